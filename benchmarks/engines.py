@@ -24,7 +24,7 @@ import torch
 from benchmarks.networks import say
 from sigmazero.bench.cells import expand
 from sigmazero.bench.loader import EVERYTHING, Loader
-from sigmazero.bench.plan import parse_plan
+from sigmazero.bench.plan_file import parse_plan
 from sigmazero.bench.run import execute
 from sigmazero.bench.workers import Processes
 from sigmazero.store.store import Store

@@ -17,7 +17,7 @@ import torch
 
 from sigmazero.bench.cells import expand
 from sigmazero.bench.loader import Loader
-from sigmazero.bench.plan import parse_plan
+from sigmazero.bench.plan_file import parse_plan
 from sigmazero.bench.run import execute
 from sigmazero.core.metrics import average
 from sigmazero.report import runs

@@ -7,7 +7,7 @@ import numpy as np
 
 from sigmazero.bench.cells import expand
 from sigmazero.bench.loader import EVERYTHING, Loader, clean_rows
-from sigmazero.bench.plan import parse_plan
+from sigmazero.bench.plan_file import parse_plan
 from sigmazero.bench.run import execute
 from sigmazero.bench.workers import Engine
 from sigmazero.store.store import Store

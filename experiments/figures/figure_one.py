@@ -24,9 +24,8 @@ from torch import Tensor
 from sigmazero.core.messages import class_name
 from sigmazero.report.figures import style
 from sigmazero.report.figures.pictures import is_image, show, show_changes
-from sigmazero.store.facts import CellInfo
+from sigmazero.store.facts import CellInfo, Trace
 from sigmazero.store.store import Store
-from sigmazero.store.trace import Trace
 
 HOW = "sigmazero run experiments/figure-1.toml makes one"
 LEVELS = 26

@@ -12,7 +12,7 @@ import sigmazero as sz
 from sigmazero.adapters import _callers
 from sigmazero.adapters.foreign import Foreign
 from sigmazero.bench.identity import describe_attack
-from sigmazero.bench.plan import parse_plan
+from sigmazero.bench.plan_file import parse_plan
 from sigmazero.core.domain import count_features
 from sigmazero.core.toml import TomlError
 

@@ -8,7 +8,6 @@ from sigmazero.attacks.budget import MinimumNorm
 from sigmazero.attacks.pgd_l0 import PGDL0
 from tests.helpers.networks import linear_problem
 
-MINIMUM = sorted(name for name in sz.ATTACKS if name.endswith("-min"))
 NEEDED = torch.tensor([1.0, 2, 3, 7, 15, 16, 29, 30, 31])  # the last one needs more than the 30 free features
 
 
@@ -68,24 +67,6 @@ def test_starts_at_the_budget_of_the_run():
     assert (result.l0[~within] > 16).all()
 
 
-@pytest.mark.parametrize("name", MINIMUM)
-def test_targeted_goals_are_searched_to_the_end(name):
-    model, x, y = linear_problem((3, 4, 4), 8, seed=5)
-    targets = (y + 1) % 4
-    result = sz.get(name, steps=1000).run(model, x, targets, targeted=True)
-    loose = sz.get(name, steps=1000).run(model, x, targets, targeted=True, budget=24)
-    assert torch.equal(model(result.x_adv).argmax(1), targets)
-    assert result.l0.mean() < loose.l0.mean()
-
-
-@pytest.mark.parametrize("name", MINIMUM)
-def test_says_of_itself_what_its_attack_says(name):
-    search, attack = sz.ATTACKS[name], sz.ATTACKS[name.removesuffix("-min")]
-    assert search.kind == "minimum-norm"
-    assert (search.needs, search.goals, search.paper) == (attack.needs, attack.goals, attack.paper)
-    assert sz.get(name, steps=50).needs == attack.needs
-
-
 def test_a_new_version_of_the_search_or_of_its_attack_is_a_new_version():
     class Newer(MinimumNorm):
         version = MinimumNorm.version + 2
@@ -96,18 +77,3 @@ def test_a_new_version_of_the_search_or_of_its_attack_is_a_new_version():
     made = (kind(name="", attack=attack()).version for kind in (MinimumNorm, Newer) for attack in (PGDL0, NewerAttack))
     present, *others = made
     assert others == [present + 4, present + 2, present + 6]
-
-
-def test_tries_share_the_steps():
-    def tries(**settings) -> int:
-        return MinimumNorm(name="", attack=PGDL0(**settings), steps=600, rounds=6).inner.iterations
-
-    assert tries(restarts=1) == 100
-    assert tries(restarts=5, steps=1000) == 100
-    assert tries(restarts=500) == 500  # at least one step of each
-
-
-@pytest.mark.parametrize("wrong", [{"rounds": 0}, {"first_budget": 0}, {"rounds": 1.5}, {"steps": 0}])
-def test_wrong_values_are_named(wrong):
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        sz.get("pgd-l0-min", **wrong)

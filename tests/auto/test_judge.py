@@ -120,21 +120,21 @@ def test_a_store_about_something_else_is_refused_at_once(tmp_path, monkeypatch):
 def test_progress_ends_where_it_should():
     from sigmazero.auto.progress import Progress
 
+    moved: list[float] = []
     auto = custom(network(), 2, [sz.get("sigma-zero", steps=8), sz.get("fmn", steps=4)])
     found = auto.run(X, Y)
     progress = Progress(found)
+    progress.advance = moved.append
+    assert progress.total == 4 * (16 + 8)
     progress.begin(0, 4)
-    assert (progress.total, progress.done, progress.time_left()) == (4, 0, None)
     progress(4)
-    assert progress.done == round(4 * 16 / 24)
+    assert sum(moved) == 4 * 16
     progress.begin(1, 1)  # three rows have left, and save their queries
-    assert progress.done == round(4 - 8 / 24)
-    assert progress.line().startswith("fmn, 0 of 1 samples; ")
-    progress(1)
-    assert (progress.done, progress.time_left()) == (4, 0)
+    assert sum(moved) == 4 * 24 - 8
+    assert progress.words.startswith("fmn, 0 of 1 samples; ")
 
 
 def test_a_line_says_how_far_it_is_where_there_is_no_terminal(capsys, monkeypatch):
-    monkeypatch.setattr("sigmazero.bench.progress.LINE_EVERY", 0.001)
+    monkeypatch.setattr("sigmazero.run.progress.LINE_EVERY", 0.001)
     gate(progress=True)
     assert "sigma-zero, " in capsys.readouterr().err

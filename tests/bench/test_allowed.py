@@ -1,6 +1,7 @@
 """What may change is part of a question: in keys, plans, evaluate, stores, verify and merges."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,9 @@ import sigmazero as sz
 from sigmazero.bench.cells import expand
 from sigmazero.bench.constraints import space_key
 from sigmazero.bench.loader import Loader
-from sigmazero.bench.plan import parse_plan
-from sigmazero.bench.rerun import rerun
+from sigmazero.bench.plan_file import parse_plan
 from sigmazero.bench.run import execute
-from sigmazero.bench.verify import verify
+from sigmazero.bench.verify import rerun, verify
 from sigmazero.core.toml import TomlError
 from sigmazero.store import Store
 from sigmazero.store.merge import merge
@@ -61,15 +61,10 @@ def test_a_plan_says_what_may_change_at_three_places():
     assert (usual.space, usual.space_text, "space" in usual.identity) == ("–", None, False)
     assert whole.space_text == sz.Space.from_toml("loan.toml").to_toml()
     assert whole.about == {"shape": [6], "names": loans.NAMES, "classes": loans.CLASSES}
-
-
-def test_data_with_a_space_of_its_own(folder):
-    (plain,) = cells(PLAN)
-    (folder / "loans.space.toml").write_text(loans.SPACE)
+    Path("loans.space.toml").write_text(loans.SPACE)  # the data's own: it holds where nothing else is given
     (own,) = cells(PLAN)
-    (other,) = cells(f"{PLAN}\n[space]\nupper = 1000")
-    assert len({plain.key, own.key, other.key}) == 3
-    assert own.space_text == sz.Space.from_toml("loan.toml").to_toml()
+    assert own.space_text == whole.space_text
+    assert cells(f"{PLAN}\n[space]\nupper = 1000")[0].key not in (own.key, whole.key)
 
 
 @pytest.mark.usefixtures("folder")

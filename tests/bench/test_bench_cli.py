@@ -1,7 +1,6 @@
 import re
 import sys
 
-from sigmazero.store.store import Store
 from tests.cli.conftest import sigmazero  # noqa: F401
 
 
@@ -38,13 +37,6 @@ def test_an_engine_that_cannot_be_had_leaves_no_store(sigmazero, folder, monkeyp
         assert not (folder / "runs").exists()
 
 
-def test_a_trial_has_its_own_store_and_overrides_hold(sigmazero, folder):  # noqa: F811
-    done = sigmazero("run", "plan.toml", "--trust-code", "--limit", 4, "--precision", "fp64", "--batch-size", 3)
-    assert "24 rows stored in runs/plan-limit-4.db" in done.stdout
-    with Store("runs/plan-limit-4.db") as store:
-        assert {(info.rows, info.precision) for info in store.cells()} == {(4, "fp64")}
-
-
 def test_missing_and_failed_cells_end_with_1(sigmazero, folder, monkeypatch):  # noqa: F811
     monkeypatch.setenv("SIGMAZERO_HOME", str(folder))
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
@@ -60,16 +52,3 @@ def test_missing_and_failed_cells_end_with_1(sigmazero, folder, monkeypatch):  #
     assert "3 failed, 3 done" in shown.stdout.replace("3 done, 3 failed", "3 failed, 3 done")
     assert "RuntimeError: no gradients here" in done.stderr
     assert "no gradients here" in shown.stderr
-
-
-def test_what_is_missing_is_named_with_what_helps(sigmazero, folder, monkeypatch):  # noqa: F811
-    monkeypatch.setenv("SIGMAZERO_HOME", str(folder))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
-    monkeypatch.setenv("COLUMNS", "300")
-    text = '[[grid]]\nmodels = ["demo"]\ndata = ["mnist", "cifar10"]\nattacks = ["fmn"]\n'
-    (folder / "lacking.toml").write_text(text)
-    done = sigmazero("run", "lacking.toml", "--dry-run")
-    assert "t10k-images" in done.stderr
-    assert "SIGMAZERO_HOME names a folder" in done.stderr
-    one = sigmazero("run", "plan.toml", "--trust-code", "--model", "net.py:build", "--attack", "fmn", "--dry-run")
-    assert "1 cell, 24 rows left" in one.stdout

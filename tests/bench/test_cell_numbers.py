@@ -3,45 +3,13 @@
 import pytest
 import torch
 
-from sigmazero.bench.cells import expand
 from sigmazero.bench.evaluate import evaluate
-from sigmazero.bench.plan import parse_plan
-from sigmazero.bench.rerun import rerun
-from sigmazero.bench.verify import Verification, verify
-from sigmazero.core.toml import TomlError
+from sigmazero.bench.verify import Verification, rerun, verify
 from sigmazero.run.precision import Numbers
 from sigmazero.store.store import Store
 from tests.plans import ONE_CELL as BASE
-from tests.plans import key, run, trusting
+from tests.plans import run, trusting
 from tests.run.test_precision import STRICT, as_on_cuda, own_flags, question  # noqa: F401
-
-
-@pytest.mark.usefixtures("folder")
-def test_keys_on_a_processor_are_what_they_were():
-    assert key(BASE) == key(BASE.replace("seed = 3", "seed = 3\nprecision = 'fp32'"))
-    assert key(BASE) == key(BASE.replace("seed = 3", "seed = 3\nmargin = 0"))
-    assert key(BASE) != key(BASE.replace("seed = 3", "seed = 3\nmargin = 0.5"))
-
-
-@pytest.mark.usefixtures("folder", "own_flags")
-def test_a_cell_has_the_numbers_of_its_device():
-    loader = trusting()
-    loader.runs_on = torch.device("cuda")
-
-    def precision(text: str) -> str:
-        (cell,), _ = expand(parse_plan(text).questions, loader)
-        return cell.info.precision
-
-    assert precision(BASE) == "conv-tf32"
-    assert precision(BASE.replace("seed = 3", "seed = 3\nprecision = 'bf16'")) == "bf16"
-    torch.backends.cuda.matmul.allow_tf32 = True
-    assert precision(BASE) == "tf32"
-
-
-@pytest.mark.parametrize("margin", ["-1", "inf", "nan", "'a'", "true"])
-def test_a_plan_with_a_wrong_margin_is_refused(margin):
-    with pytest.raises(TomlError, match="margin = "):
-        parse_plan(BASE.replace("seed = 3", f"seed = 3\nmargin = {margin}"))
 
 
 @pytest.mark.usefixtures("folder")

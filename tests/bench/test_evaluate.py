@@ -7,8 +7,6 @@ from torch.utils.data import DataLoader, TensorDataset
 import sigmazero as sz
 from sigmazero.bench.evaluate import evaluate
 from sigmazero.core.hardware import Hardware
-from sigmazero.data import Rows
-from sigmazero.store.store import Store
 from tests.helpers.networks import linear_problem
 
 
@@ -28,7 +26,7 @@ def test_inputs_outside_the_box_are_refused_before_anything_is_stored(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "messages"),
     [
         (lambda x: (x - 0.5) / 0.25, r"they look normalised: .*sigmazero\.models\.Normalize"),
         (lambda x: (255 * x).round(), "they look like 8-bit pictures: divide them by 255"),
@@ -36,9 +34,9 @@ def test_inputs_outside_the_box_are_refused_before_anything_is_stored(tmp_path):
         (lambda x: 1.5 * x, r"scale the inputs or pass bounds"),
     ],
 )
-def test_what_pictures_outside_the_box_are_is_suspected_aloud(values, said):
+def test_what_pictures_outside_the_box_are_is_suspected_aloud(values, messages):
     model, x, y = linear_problem((3, 4, 4), 4)
-    with pytest.raises(ValueError, match=f"outside the bounds .*{said}") as refused:
+    with pytest.raises(ValueError, match=f"outside the bounds .*{messages}") as refused:
         sz.get("sigma-zero").run(model, values(x), y)
     assert "\n" not in str(refused.value)
 
@@ -49,9 +47,9 @@ def test_a_warning_points_at_the_line_of_the_user(given, tmp_path):
     whole = (255 * x).byte()
     pairs: list[Any] = list(zip(whole, y, strict=True))
     data = {"pair": (whole, y), "set": pairs, "loader": DataLoader(pairs, batch_size=2)}[given]
-    with pytest.warns(UserWarning, match="divided by 255") as said:
+    with pytest.warns(UserWarning, match="divided by 255") as messages:
         evaluate(model, data, store=tmp_path / "s.db", steps=2)
-    assert {each.filename for each in said} == {__file__}
+    assert {each.filename for each in messages} == {__file__}
 
 
 def test_a_loader_given_to_run_is_sent_here():
@@ -72,8 +70,8 @@ def test_wrong_values_are_named(tmp_path):
         ({"attacks": []}, "attacks="),
         ({"attacks": ()}, "attacks="),
     ]
-    for options, said in wrong:
-        with pytest.raises(ValueError, match=said):
+    for options, messages in wrong:
+        with pytest.raises(ValueError, match=messages):
             evaluate(model, (x, y), store=path, **options)
     with pytest.raises(TypeError, match="labels have dtype"):
         evaluate(model, (x, y + 0.7), store=path)
@@ -106,14 +104,6 @@ def test_data_as_people_have_it_is_one_question(tmp_path):
     with pytest.warns(UserWarning, match="float64 and the model float32: they are taken as float32"):
         assert evaluate(network, (x.double(), y), **settings).keys == second.keys
     assert evaluate(lambda rows: model(rows), (x.numpy(), y), limit=2, **settings).records()[0]["samples"] == 2
-
-
-def test_names_of_classes_reach_the_store(tmp_path):
-    model, x, y = linear_problem((6,), 4)
-    rows = Rows(x, y, torch.arange(4), "mine", classes=("ant", "bee", "cat", "dog"))
-    done = evaluate(model, rows, store=tmp_path / "s.db", steps=5)
-    with Store(done.store) as store:
-        assert store.cells()[0].about["classes"] == ["ant", "bee", "cat", "dog"]
 
 
 def test_a_model_without_gradients_gets_an_attack_that_needs_none(tmp_path):

@@ -5,8 +5,10 @@ import pytest
 import torch
 
 from sigmazero.bench import identity
+from sigmazero.bench.constraints import Allowed
 from sigmazero.bench.loader import targets
-from sigmazero.bench.plan import ModelSpec, parse_plan
+from sigmazero.bench.plan import ModelSpec
+from sigmazero.bench.plan_file import parse_plan
 from sigmazero.data import Rows
 from tests.plans import ONE_CELL as BASE
 from tests.plans import key
@@ -53,7 +55,8 @@ def test_row_ids_enter_and_names_do_not():
     def of(ids, name="a", **more):
         rows = Rows(x, y, torch.tensor(ids), name)
         settings: dict[str, Any] = {"unit": "feature", "budget": None, "seed": 0, "precision": "fp32", "targets": None}
-        return identity.digest(identity.describe_cell(attack, weights="w", code={}, rows=rows, **settings, **more))
+        settings["allowed"] = Allowed(**more).identity((4,))
+        return identity.digest(identity.describe_cell(attack, weights="w", code={}, rows=rows, **settings))
 
     assert of([0, 1, 2]) == of([0, 1, 2], "b") != of([0, 1, 3])
     box = torch.full((4,), 0.5)

@@ -4,55 +4,46 @@ import threading
 
 import pytest
 
-from sigmazero.bench import progress
+from sigmazero.bench import forecast as progress
 from sigmazero.bench.cells import expand
-from sigmazero.bench.plan import parse_plan
-from sigmazero.bench.progress import Progress, shown
+from sigmazero.bench.forecast import Progress
+from sigmazero.bench.plan_file import parse_plan
 from sigmazero.bench.run import execute
+from sigmazero.run import progress as shown
 from sigmazero.store.store import Store
 from tests.plans import PLAN, run, trusting
 
 
-@pytest.fixture
-def cells(folder):
-    return expand(parse_plan(PLAN).questions, trusting())[0]
-
-
-def test_the_time_left_goes_by_queries_of_each_model(cells):
-    """σ-zero asks 62 times about a row in 30 steps, a model takes as long for every query."""
-    first, second = cells[0], next(cell for cell in cells if cell.question.model != cells[0].question.model)
-    fmn = next(cell for cell in cells if cell.info.attack == "fmn" and cell.question.model == first.question.model)
-    counts = Progress([first, fmn, second], [24, 24, 24], workers=2)
-    assert counts.time_left() is None
+def test_the_time_left_goes_by_queries(folder, monkeypatch):
+    """σ-zero asks 62 times about a row in 30 steps, VFGA far more often: equal rows are not equal work."""
+    clock = [0.0]
+    monkeypatch.setattr(shown.time, "monotonic", lambda: clock[0])
+    cells, _ = expand(parse_plan(PLAN).questions, trusting())
+    short, long = (next(cell for cell in cells if cell.info.attack == name) for name in ("sigma-zero", "vfga"))
+    counts = Progress([short, long], [12, 12])
+    assert counts.pace.left() is None
     counts.begin(0)
-    counts.add(0, 12, 12.0)
-    assert counts.seconds_per_row(0) == pytest.approx(1.0)
-    assert counts.seconds_per_row(1) == pytest.approx(counts._queries[1] / counts._queries[0])
-    assert counts.seconds_per_row(2) == pytest.approx(1.0), "an unknown model is taken for one that is known"
-    counts.add(2, 12, 120.0)
-    assert counts.seconds_per_row(2) == pytest.approx(10.0)
-    assert counts.seconds_per_row(0) == pytest.approx(1.0)
-    expected = (12 * 1.0 + 24 * counts._queries[1] / counts._queries[0] + 12 * 10.0) / 2
-    assert counts.time_left() == pytest.approx(expected)
-    counts.drop(2, 12)
-    assert counts.time_left() == pytest.approx(expected - 60)
-    assert counts.line().startswith("sigma-zero against net.py:build on mine: 24 of 72 rows, 0:00:")
+    clock[0] = 10.0
+    counts.add(0, 12)
+    assert counts.pace.left() == pytest.approx(10.0 * counts._queries[1] / counts._queries[0])
+    assert counts._queries[1] > 2 * counts._queries[0]
+    assert counts.words == "sigma-zero against net.py:build on mine: 12 of 24 rows"
+    counts.add(1, 12, failed=True)
+    assert (counts.pace.left(), counts.done) == (0.0, 12)
 
 
-def test_without_a_terminal_there_is_a_line_from_time_to_time(cells, monkeypatch):
-    monkeypatch.setattr(progress, "LINE_EVERY", 0.01)
-    said, heard = list[str](), threading.Event()
+def test_without_a_terminal_there_is_a_line_from_time_to_time(monkeypatch):
+    monkeypatch.setattr(shown, "LINE_EVERY", 0.01)
+    lines, heard = list[str](), threading.Event()
 
     def say(text: str) -> None:
-        said.append(text)
+        lines.append(text)
         heard.set()
 
-    counts = Progress(cells[:1], [24])
-    counts.begin(0)
-    with shown(counts, "plan", True, say):
+    with shown.bar("plan", 24, words=lambda: "half of it", say=say):
         assert heard.wait(60)
-    assert said[0] == "plan: sigma-zero against net.py:build on mine: 0 of 24 rows, unknown time left"
-    with shown(counts, "plan", False, lambda text: pytest.fail(text)):
+    assert lines[0] == "plan: half of it (0 %)"
+    with shown.bar("plan", 24, show=False, say=lambda text: pytest.fail(text)):
         pass
 
 
@@ -71,8 +62,7 @@ def test_others_read_in_the_store_how_far_a_run_is(folder, monkeypatch):
         store.note_progress = look
         execute(cells, store, loader)
     assert [each["rows"] for each in seen[:3]] == [0, 8, 16]
-    assert seen[1]["of"] == 6 * 24
+    assert (seen[1]["of"], seen[1]["cell"]) == (6 * 24, "sigma-zero against net.py:build on mine")
     assert seen[1]["left"] > 0
-    assert seen[1]["cell"] == "sigma-zero against net.py:build on mine"
     assert seen[-1] == {}
     assert run(PLAN, "s.db")[2].rows == 6 * 24, "other steps are other cells"

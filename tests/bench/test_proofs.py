@@ -21,7 +21,6 @@ from sigmazero.data import Rows
 from sigmazero.store import Store, StoreError
 from sigmazero.store.export import export
 from sigmazero.store.merge import merge
-from sigmazero.store.proofs import Proof
 from tests.helpers.networks import linear_optimum, linear_problem
 
 N = 6
@@ -98,12 +97,6 @@ def test_cells_and_proofs_that_were_merged_find_each_other(attacked, tmp_path):
     assert proved(tmp_path / "all.db") == [[*TRUTH[:2].astype(int).tolist(), *[0] * (N - 2)]] * 2
 
 
-def test_the_bound_that_says_more_stays(store_path):
-    keep(store_path, [2, 1, 1, 1, 1, 1])
-    keep(store_path, [1, 2, 0, 1, 1, 1])
-    assert recall_proofs(store_path, KEY, ROWS).tolist() == [2, 2, 1, 1, 1, 1]
-
-
 def test_a_bound_above_a_verified_point_is_refused_where_they_meet(store_path, tmp_path):
     with Store(store_path) as store:
         l0 = store.facts(store.cell_keys()[0]).l0.astype(int)
@@ -126,8 +119,10 @@ def test_a_point_stored_below_a_bound_is_reported_by_verify(tmp_path):
     with pytest.raises(StoreError, match="one of both is wrong"):
         evaluate(MODEL, (X, Y), ["vfga"], store=path, steps=30)  # what it found is stored all the same
     with Store(path) as store:
-        said = [str(one) for one in verify(store, Loader(), keys=store.cell_keys()).disagreements]
-    assert any(re.search(r"vfga fools .* linear optimum 1 proves that 60 are needed", one) for one in said), said
+        messages = [str(one) for one in verify(store, Loader(), keys=store.cell_keys()).disagreements]
+    assert any(re.search(r"vfga fools .* linear optimum 1 proves that 60 are needed", one) for one in messages), (
+        messages
+    )
 
 
 def test_merged_stores_keep_the_best_of_each_row_in_any_order(store_path, tmp_path):
@@ -159,17 +154,11 @@ def test_rows_that_cannot_be_loaded_are_said(store_path):
         info = store.cells()[0]
         gone = replace(info, key="f" * 64, dataset="gone", data_hash="0" * 64, provenance={})
         store.register([gone])
-        said = recognise_rows(store, Loader(), KEY)
-    assert len(said) == 1
-    assert said[0].startswith("gone: its rows are not known here, so no proof is theirs: ")
+        messages = recognise_rows(store, Loader(), KEY)
+    assert len(messages) == 1
+    assert messages[0].startswith("gone: its rows are not known here, so no proof is theirs: ")
     keep(store_path, TRUTH.astype(int))
     assert proved(store_path)[:2] == [TRUTH.astype(int).tolist()] * 2
-
-
-def test_a_proof_is_kept_with_how_it_was_made(store_path):
-    keep(store_path, [3, 0, 0, 0, 0, 0])
-    with Store(store_path) as store:
-        assert list(store.proofs(KEY).values()) == [Proof(3, "linear optimum", 1, 0.5)]
 
 
 def certified(path: Path, **options: Any) -> tuple[Any, Any, Any]:
@@ -188,30 +177,30 @@ def certified(path: Path, **options: Any) -> tuple[Any, Any, Any]:
 
 def searched(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """What the search is asked from now on: the number of changes, and how many rows."""
-    asked: list[tuple[int, int]] = []
+    searches: list[tuple[int, int]] = []
     right = BranchAndBound.run
 
     def run(self: Any, rows: Any) -> Any:
-        asked.append((self.t, len(rows)))
+        searches.append((self.t, len(rows)))
         return right(self, rows)
 
     monkeypatch.setattr(BranchAndBound, "run", run)
-    return asked
+    return searches
 
 
 def test_a_search_goes_on_from_what_is_proved(tmp_path, monkeypatch):
-    asked = searched(monkeypatch)
+    searches = searched(monkeypatch)
     network, rows, found = certified(tmp_path / "p.db", up_to=1)
     proved = int((found.lower > 1).sum())
-    assert asked.pop() == (1, N - 1)
+    assert searches.pop() == (1, N - 1)
     assert 0 < proved < N
     _, _, again = certified(tmp_path / "p.db", up_to=1)
-    assert asked.pop() == (1, N - 1 - proved)
+    assert searches.pop() == (1, N - 1 - proved)
     assert again.lower.tolist() == found.lower.tolist()
     assert bool(again.done.all())
     assert again.correct.tolist() == found.correct.tolist() == [False, *[True] * (N - 1)]
     _, _, more = certified(tmp_path / "p.db", up_to=2)
-    assert asked[-1] == (2, proved)
+    assert searches[-1] == (2, proved)
     key = proof_key(network, "feature", Allowed(), rows)
     assert recall_proofs(tmp_path / "p.db", key, rows, network).tolist() == more.lower.tolist()
 
@@ -229,9 +218,9 @@ def test_what_is_proved_before_an_interruption_is_stored(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         certified(tmp_path / "p.db", up_to=3)
     monkeypatch.setattr(BranchAndBound, "run", right)
-    asked = searched(monkeypatch)
+    searches = searched(monkeypatch)
     certified(tmp_path / "p.db", up_to=2)
-    assert asked[-1][0] == 2
+    assert searches[-1][0] == 2
     with Store(tmp_path / "p.db") as store:
         (key,) = store.proof_keys()
         assert 2 in [proof.least for proof in store.proofs(key).values()]
@@ -250,22 +239,6 @@ def test_a_stored_bound_that_no_search_can_have_proved_is_refused(tmp_path, leas
             return  # the table itself refuses it
     with pytest.raises(ValueError, match="changes are needed"):
         recall_proofs(path, key, rows, network)
-
-
-def test_a_bound_above_the_number_of_sites_is_refused(tmp_path):
-    path = tmp_path / "p.db"
-    keep(path, [62, 0, 0, 0, 0, 0])
-    with pytest.raises(ValueError, match="proof of 62 changes, but only 60 features"):
-        recall_proofs(path, KEY, ROWS)
-
-
-def test_proofs_about_rows_that_the_model_gets_wrong_are_refused(tmp_path):
-    path = tmp_path / "p.db"
-    wrong = replace(ROWS, labels=(Y + 1) % 4)
-    keep(path, [1] * N, wrong)
-    assert recall_proofs(path, KEY, wrong).all()
-    with pytest.raises(ValueError, match="row 0 has a proof, but the model gets it wrong"):
-        recall_proofs(path, KEY, wrong, MODEL)
 
 
 def test_proofs_about_a_model_that_answers_differently_are_refused(tmp_path):

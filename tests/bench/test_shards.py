@@ -47,12 +47,12 @@ def test_shards_store_their_own_rows_alone(sigmazero, folder):  # noqa: F811
         assert done.exit_code == 0, done.output
         with Store(f"runs/plan-part-{number}-of-3.db") as store:
             for info in store.cells():
-                held = store.stored(info.key)
-                assert not (seen.get(info.key, ~held & held) & held).any()
-                seen[info.key] = seen.get(info.key, False) | held
+                own = store.stored(info.key)
+                assert not (seen.get(info.key, ~own & own) & own).any()
+                seen[info.key] = seen.get(info.key, False) | own
         assert "already done" in sigmazero("run", "plan.toml", "--trust-code", "--shard", f"{number}/3").stdout
     assert len(seen) == 6
-    assert all(held.all() for held in seen.values())
+    assert all(own.all() for own in seen.values())
 
 
 def test_queries_are_forecast_by_attack_and_budget():

@@ -2,12 +2,9 @@
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from sigmazero.bench.rerun import rerun
 from sigmazero.bench.transfer import transfer
-from sigmazero.bench.verify import verify
-from sigmazero.cli import app
+from sigmazero.bench.verify import rerun, verify
 from sigmazero.core.metrics import Outcome
 from sigmazero.core.model import logits_in
 from sigmazero.report.analysis import transfer as matrices
@@ -26,16 +23,19 @@ def test_every_point_is_judged_by_the_other_model_and_kept(folder):
         attacked = [info.key for info in store.cells()]
         assert transfer(store, loader) == 2 * 24
         assert transfer(store, loader) == 0
-        asked = [info for info in store.cells() if TRANSFER in info.origin]
+        transferred = [info for info in store.cells() if TRANSFER in info.origin]
         assert [run.info.key for run in load(store)] == attacked  # in tables there are attacks alone
-        assert sorted(info.attack for info in asked) == ["sigma-zero from net.py:build", "sigma-zero from net.py:other"]
+        assert sorted(info.attack for info in transferred) == [
+            "sigma-zero from net.py:build",
+            "sigma-zero from net.py:other",
+        ]
         rows = clean(store, loader)(store.cell(attacked[0])).images
-        for info in asked:
+        for info in transferred:
             found, there = store.facts(info.origin[TRANSFER]), store.facts(info.key)
             network = loader.model(next(i for i in map(origin_model, store.cells()) if i.name == info.model))
-            says = logits_in(network(found.rebuild(rows))).argmax(1).numpy()
+            predicted = logits_in(network(found.rebuild(rows))).argmax(1).numpy()
             judged = (found.outcome == Outcome.FOUND) & (there.outcome != Outcome.ALREADY)
-            assert ((there.outcome == Outcome.FOUND) == (judged & (says != there.label)))[judged].all()
+            assert ((there.outcome == Outcome.FOUND) == (judged & (predicted != there.label)))[judged].all()
         done = verify(store, loader)
         assert (done.rows, done.disagreements, done.skipped) == (4 * 24, [], [])
         assert rerun(store, loader, 1.0, done) > 0  # attacks are run again, and nothing else
@@ -70,14 +70,8 @@ def test_the_matrix_counts_what_the_other_model_had_right(folder):
         (one,) = matrices(store, runs)
         assert np.diag(one.shares).tolist() == [1.0, 1.0]
         for row, each in enumerate(runs):
-            held = next(i for i in store.cells() if i.origin.get(TRANSFER) == each.info.key)
-            there = store.facts(held.key)
+            other = next(i for i in store.cells() if i.origin.get(TRANSFER) == each.info.key)
+            there = store.facts(other.key)
             known = (each.facts.outcome == Outcome.FOUND) & (there.outcome != Outcome.ALREADY)
             assert one.shares[row, 1 - row] == pytest.approx((there.outcome[known] == Outcome.FOUND).mean())
         assert "Which examples fool other models" in make_page(store, clean(store))
-
-
-def test_a_store_that_is_not_there_is_not_made(tmp_path):
-    done = CliRunner().invoke(app, ["transfer", str(tmp_path / "none.db")])
-    assert done.exit_code != 0
-    assert list(tmp_path.iterdir()) == []

@@ -11,7 +11,6 @@ from sigmazero.bench.evaluate import evaluate
 from sigmazero.bench.loader import Loader, UntrustedCode, names_code
 from sigmazero.bench.plan import DataSpec, ModelSpec
 from sigmazero.bench.verify import verify
-from sigmazero.store.facts import CellInfo
 from sigmazero.store.store import Store
 from tests.cli.conftest import sigmazero  # noqa: F401
 from tests.plans import NET, run
@@ -141,22 +140,3 @@ def test_data_that_is_code():
     assert not any(names_code(DataSpec("a", name)) for name in ("mnist", "mine.npz", "C:/mine.npz", *trust.BUNDLED))
     with pytest.raises(UntrustedCode, match="os:abort"):
         Loader().rows(DataSpec("mnist", "os:abort"))
-
-
-@pytest.mark.parametrize(
-    "origin",
-    [
-        {},
-        {"model": {"name": "M1", "spec": ["M1"]}, "data": {"name": "a", "source": "mnist"}, "target": None},
-        {"model": {"name": "M1", "spec": "M1"}, "data": {"name": "a", "source": {"a": 1}}, "target": None},
-        {"model": {"name": "M1", "spec": "M1"}, "data": [], "target": None},
-    ],
-)
-def test_descriptions_of_other_kinds_are_refused(evil, sigmazero, origin):  # noqa: F811
-    with Store("s.db", write=True) as store:
-        info = store.cells()[0]
-        store.register([CellInfo(**{**vars(info), "origin": origin, "provenance": {}})])
-    assert sigmazero(*PAGE).exit_code == 0
-    done = sigmazero("verify", "s.db", "--trust-code")
-    assert done.exit_code == 1
-    assert "does not say where model and rows of this cell came from" in done.stderr

@@ -14,8 +14,7 @@ from sigmazero.bench import identity
 from sigmazero.bench.evaluate import evaluate
 from sigmazero.bench.identity import probe
 from sigmazero.bench.loader import Loader
-from sigmazero.bench.rerun import attack_of, rerun
-from sigmazero.bench.verify import Verification, verify
+from sigmazero.bench.verify import Verification, attack_of, rerun, verify
 from sigmazero.core.result import Outcome
 from sigmazero.store.facts import Facts, same_answers
 from sigmazero.store.store import Store
@@ -238,13 +237,6 @@ def test_answers_are_compared_up_to_rounding():
     assert network.training
 
 
-@pytest.mark.parametrize("size", [0, -1, 1.5])
-def test_batch_sizes_that_check_nothing_are_refused(folder, size):
-    run(SHORT, "s.db")
-    with pytest.raises(ValueError, match="batch_size="):
-        check(batch_size=size)
-
-
 def test_weights_that_never_end_are_refused(folder):
     """A store may name any path."""
     run(SHORT.replace('["net.py:build"]', '["demo"]').replace('"mine.npz"', '"mnist-5k-heldout"\nlimit = 2'), "s.db")
@@ -306,10 +298,10 @@ def test_the_draw_is_seeded_and_never_empty(folder):
     drawn = []
     for seed in (0, 0, 1, 2, 3, 4):
         with Store("s.db") as store:
-            held: list[str] = []
-            store.batches = lambda key, ask=store.batches, held=held: (held.append(key), ask(key))[1]
+            keys: list[str] = []
+            store.batches = lambda key, ask=store.batches, keys=keys: (keys.append(key), ask(key))[1]
             assert rerun(store, trusting(), 0.0001, Verification(), seed) == 24
-        drawn.append(held)
+        drawn.append(keys)
     assert drawn[0] == drawn[1]
     assert len({key for (key,) in drawn}) > 1
 

@@ -13,7 +13,7 @@ import torch
 from sigmazero.bench import workers
 from sigmazero.bench.cells import expand
 from sigmazero.bench.loader import Loader
-from sigmazero.bench.plan import parse_plan
+from sigmazero.bench.plan_file import parse_plan
 from sigmazero.bench.provenance import versions
 from sigmazero.bench.run import NoWorkers, differences, execute
 from sigmazero.bench.worker import Unit, Worker
@@ -105,8 +105,8 @@ def deadly(): return Deadly(0)
 def deadly(folder):
     """A plan whose second of three batches is deadly; the doctor does not look at that row."""
     (folder / "net.py").write_text(DEADLY)
-    with np.load("mine.npz") as held:
-        images = held["images"]
+    with np.load("mine.npz") as file:
+        images = file["images"]
     images[:, 0, 0, 0] = 0.5
     images[9, 0, 0, 0] = 0.75
     weights = torch.randn(4, 60, generator=torch.Generator().manual_seed(0))
@@ -161,7 +161,7 @@ def test_a_cell_of_which_nothing_succeeds_is_given_up(folder):
 
 def test_ctrl_c_stops_the_workers_and_keeps_what_is_stored(folder):
     run(BRIEF, "local.db")
-    said: list[str] = []
+    messages: list[str] = []
     loader = trusting()
     with Store("s.db", write=True) as store:
         cells, _ = expand(parse_plan(BRIEF).questions, loader)
@@ -173,9 +173,9 @@ def test_ctrl_c_stops_the_workers_and_keeps_what_is_stored(folder):
             store.append = append
 
         store.append = once
-        report = execute(cells, store, loader, engine=two(loader), say=said.append)
+        report = execute(cells, store, loader, engine=two(loader), say=messages.append)
     assert report.interrupted
-    assert sum("Ctrl-C" in line for line in said) == 1
+    assert sum("Ctrl-C" in line for line in messages) == 1
     assert 0 < report.rows <= 3 * 24
     run(BRIEF, "s.db", two)
     assert_same(contents("s.db"), contents("local.db"))
@@ -206,45 +206,45 @@ def endless(folder):
     (folder / "net.py").write_text(ENDLESS)
     (folder / "brief.toml").write_text(BRIEF.replace("net.py:build", "net.py:endless"))
     os.mkfifo("workers")
-    heard = os.open("workers", os.O_RDWR)  # open for writing too, so that it has no end while we wait
+    pipe = os.open("workers", os.O_RDWR)  # open for writing too, so that it has no end while we wait
     drivers: list[subprocess.Popen[str]] = []
 
     def start(count: int, *options: str):
         command = [sys.executable, "-m", "sigmazero", "run", "brief.toml", "--trust-code", "--device", "cpu", *options]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         drivers.append(subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True))
-        told: list[str] = []
-        while len(told) < count:
-            assert select.select([heard], [], [], 120)[0], "no worker came to a search"
-            told += os.read(heard, 4096).decode().splitlines()
-        return drivers[0], [tuple(map(int, line.split())) for line in told]
+        processes: list[str] = []
+        while len(processes) < count:
+            assert select.select([pipe], [], [], 120)[0], "no worker came to a search"
+            processes += os.read(pipe, 4096).decode().splitlines()
+        return drivers[0], [tuple(map(int, line.split())) for line in processes]
 
     yield start
     for driver in drivers:
         driver.kill()
         driver.communicate()
-    os.close(heard)
+    os.close(pipe)
 
 
 def test_nobody_is_left_when_the_driver_is_killed(endless):
     """Workers in the middle of a batch end with their driver, and so does the server that started them."""
-    driver, told = endless(2, "--engine", "processes", "--workers", "2")
+    driver, processes = endless(2, "--engine", "processes", "--workers", "2")
     driver.kill()
     driver.wait()
-    found, servers = (set(numbers) for numbers in zip(*told, strict=True))
+    found, servers = (set(numbers) for numbers in zip(*processes, strict=True))
     assert (len(found), len(servers)) == (2, 1)
     for process in found | servers:
-        assert ended(process), f"process {process} of {told} lives on"
+        assert ended(process), f"process {process} of {processes} lives on"
 
 
 @pytest.mark.parametrize("options", [(), ("--engine", "processes", "--workers", "1")])
 def test_one_ctrl_c_ends_a_batch_that_never_ends(endless, options):
-    driver, told = endless(1, *options)
+    driver, processes = endless(1, *options)
     driver.send_signal(signal.SIGINT)
     _, err = driver.communicate(timeout=60)
     assert driver.returncode == 130, err
     assert "Traceback" not in err
-    assert all(ended(worker) for worker, _ in told)
+    assert all(ended(worker) for worker, _ in processes)
 
 
 def test_workers_that_do_not_start_end_the_run(folder):
@@ -306,7 +306,6 @@ def test_workers_keep_to_the_quota_of_their_container(tmp_path, monkeypatch, gro
 @pytest.mark.parametrize(
     ("name", "options", "words"),
     [
-        ("proceses", {}, "did you mean 'processes'"),
         ("processes", {"workers": 0}, "workers=0"),
         ("local", {"workers": 2}, "use the engine 'processes'"),
         ("processes", {"address": "auto"}, "use the engine 'ray'"),

@@ -71,7 +71,7 @@ def _template(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Tensor, T
     assert bool(found.success.all())
     for name, unit in (("small", "feature"), ("small-pixels", "pixel")):
         spec = DataSpec(name, str(folder / "rows.npz"))
-        new_board(folder / "board", name, spec, unit, (1, 4), None)
+        new_board(folder / "board", name, spec, unit, (1, 4))
     return folder, images, labels, found.x_adv
 
 

@@ -238,7 +238,7 @@ def test_an_accuracy_that_the_model_does_not_have_is_refused(made):
     assert lines(made) == []
     np.savez(made.path.parent / "wrong.npz", images=made.images.numpy(), labels=((made.labels + 1) % 4).numpy())
     spec = DataSpec("wrong", str(made.path.parent / "wrong.npz"))
-    new_board(made.path, "wrong", spec, "feature", (1,), None)
+    new_board(made.path, "wrong", spec, "feature", (1,))
     other = card(made.path.parent, name='"claims"', boards='["wrong"]', accuracy="90.0")
     add(made.board, other, made.loader, by="Ada", version=None, allow=["SZ005"])
     assert lines(made) == ["entries/claims: card.toml says 90 % accuracy; on board wrong 0 of 10 are right"]
@@ -319,7 +319,7 @@ def test_points_go_to_the_boards_that_they_fit(made):
     """A model on boards of different inputs is added with points for one of them."""
     other = made.images[:, :, :2]
     np.savez(made.path.parent / "other.npz", images=other.numpy(), labels=made.labels.numpy())
-    new_board(made.path, "other", DataSpec("other", str(made.path.parent / "other.npz")), "feature", (1,), None)
+    new_board(made.path, "other", DataSpec("other", str(made.path.parent / "other.npz")), "feature", (1,))
     net = made.path.parent / "net.py"
     file = card(made.path.parent, name='"any"', model='"net.py:any_size"', boards='["other", "small"]')
     text = "\nclass Any(Net):\n    def forward(self, x):\n        pad = (0, 0, 0, 4 - x.shape[2])\n"

@@ -49,7 +49,7 @@ def network() -> Any:
 def board(tmp_path: Path) -> Leaderboard:
     """A network of which the truth is known, and points that have one change too many where that is possible."""
     np.savez(tmp_path / "rows.npz", images=X.numpy(), labels=Y.numpy())
-    new_board(tmp_path / "board", "small", DataSpec("small", str(tmp_path / "rows.npz")), "feature", (1, 2), None)
+    new_board(tmp_path / "board", "small", DataSpec("small", str(tmp_path / "rows.npz")), "feature", (1, 2))
     (tmp_path / "net.py").write_text(NET)
     told = {"name": "mine", "model": "net.py:build", "sha256": hash_weights(network())}
     lines = [f'{key} = "{value}"' for key, value in told.items()]

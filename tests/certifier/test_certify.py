@@ -126,14 +126,9 @@ def test_the_attack_does_not_know_the_batch(monkeypatch):
     assert torch.equal(one.x_adv, all_.x_adv)
 
 
-def test_it_is_saved(tmp_path):
+def test_the_table_counts_all_inputs():
     model = tiny()
-    x, y = inputs(model)
-    found = sz.certify(model, x, y, up_to=2, attack=None)
-    found.save(tmp_path / "proofs.npz")
-    with np.load(tmp_path / "proofs.npz") as file:
-        assert file["lower"].tolist() == found.lower.tolist()
-        assert file["x_adv"].shape == x.shape
+    found = sz.certify(model, *inputs(model), up_to=2, attack=None)
     assert "8 of 8 inputs" in found.table()
 
 
@@ -178,7 +173,7 @@ class Odd(nn.Module):
         (nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)), "batch norm is in training mode"),
         (Odd(lambda x: x[:, :3] * x[:, 3:]), "is not known here"),
         (Odd(lambda x: x if x.sum() > 0 else -x), "cannot be traced"),
-        (Odd(lambda x: nn.functional.linear(x, torch.ones(3, 6)) + torch.rand(3)), "otherwise"),
+        (Odd(lambda x: nn.functional.linear(x, torch.ones(3, 6)) + torch.rand(3)), "call to call"),
     ],
 )
 def test_what_cannot_be_proved_is_refused(model, message):
@@ -229,7 +224,7 @@ class Halves(nn.Module):
         (lambda x: (x * 4096).int().float() / 4096, "values become torch.int32"),
         (lambda x: x.half().float(), "values become torch.float16"),
         (lambda x: x.relu_(), "writes into its input"),
-        (lambda x: x if len(x) == 3 else x * 0.5, "otherwise than its traced operations"),
+        (lambda x: x if len(x) == 3 else x * 0.5, "do not reproduce"),
     ],
 )
 def test_a_course_that_a_trace_does_not_show_is_refused(before, message):
@@ -353,9 +348,9 @@ def in_a_thread(logits: torch.Tensor, spike: torch.Tensor) -> torch.Tensor:
         (lambda logits, spike: (logits.view(-1, 3), logits.add_(spike))[0], "the model's answer reads"),
         (through_a_shared_array, "another tensor shares"),
         (through_dlpack, "out of torch by .__dlpack__"),
-        (without_torch_functions, "cannot be followed"),
-        (in_script, "cannot be followed"),
-        (in_a_thread, "written into unseen"),
+        (without_torch_functions, "not traced"),
+        (in_script, "not traced"),
+        (in_a_thread, "another thread"),
     ],
 )
 def test_a_spike_that_a_trace_does_not_show_is_refused(add, message):

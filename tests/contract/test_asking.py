@@ -256,16 +256,22 @@ def test_an_answer_without_logits_is_described(answer, words):
         sz.get("fmn", steps=2).run(lambda x: answer, X, torch.zeros(len(X), dtype=torch.long))
 
 
-def test_a_coarse_search_checks_its_records_on_the_way():
-    net = nn.Sequential(nn.Linear(12, 24), nn.Tanh(), nn.Linear(24, 3)).requires_grad_(False)
-    x = torch.rand(8, 12, generator=torch.Generator().manual_seed(2))
+def test_every_success_holds_in_both_formats_and_the_checks_cost_four_queries():
+    """Nothing is confirmed while a search goes on: two clean checks, a query for each step, two checks at the end."""
+    net = nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 5)).requires_grad_(False)
+    x = torch.rand(100, 20, generator=torch.Generator().manual_seed(2))
     y = net(x).argmax(1)
-    fine, coarse = (
-        sz.get("sigma-zero", steps=30).run(net, x, y, hardware=sz.Hardware(precision=how)) for how in ("fp32", "bf16")
-    )
-    assert fine.found.any()
-    # The clean check, a query for each step, the last check; what failed is asked in the place of what came before it.
-    assert (coarse.forwards > 32 + coarse.given_up)[coarse.found].all()
+    attack = sz.get("sigma-zero", steps=100)
+    with torch.autocast("cpu", torch.bfloat16):
+        result = attack.run(net, x, y)
+        for size in (1, 7, 100):
+            assert (torch.cat([net(part) for part in result.x_adv.split(size)]).argmax(1) != y)[result.success].all()
+    assert (net(result.x_adv).argmax(1) != y)[result.success].all()
+    assert result.success.float().mean() > 0.9
+    assert (result.forwards <= 104 + 2 * result.given_up).all()
+    assert (result.forwards <= 104).float().mean() > 0.95
+    coarse = attack.run(net, x, y, hardware=sz.Hardware(precision="bf16"))
+    assert (coarse.forwards[coarse.given_up == 0] <= 104).all()
 
 
 class Single(nn.Module):

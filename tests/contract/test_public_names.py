@@ -185,7 +185,7 @@ def test_the_check_finds_private_names():
         "from sigmazero import data, models\nmodels.load('demo')\ndata.Rows.take",
         "import sigmazero as sz\nsz.Space.image8(x)\nsz.__version__\nsz.certifier.suite.run",
         "from sigmazero.adapters.foolbox import SigmaZero",
-        "from sigmazero.core import losses\nlosses.named",
+        "from sigmazero.core import losses\nlosses.get",
         "store = 'sigmazero.db'",
     ):
         assert not [name for name in used(line) if refused(name)], line

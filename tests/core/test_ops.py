@@ -24,15 +24,6 @@ def test_keep_largest_keeps_exactly_k_of_the_largest(rows, k):
     assert torch.equal(again, kept)
 
 
-@settings(deadline=None)
-@given(st.integers(1, 300), st.floats(0.01, 10), st.floats(0, 1))
-def test_cosine_falls_from_start_to_end(steps, start, share):
-    c = ops.cosine(steps, start, start * share)
-    assert len(c) == steps + 1
-    torch.testing.assert_close(c[[0, -1]], torch.tensor([start, start * share], dtype=c.dtype))
-    assert (c.diff() <= 1e-12).all()
-
-
 def test_adam_is_torchs():
     g = torch.randn(20, 3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     parameter = torch.zeros(3, 4, dtype=torch.float64, requires_grad=True)
@@ -45,9 +36,3 @@ def test_adam_is_torchs():
         direction, m, v = ops.adam(g[i], m, v, first[i], second[i])
         x = x - 0.1 * direction
     torch.testing.assert_close(x, parameter.detach(), rtol=0, atol=1e-12)
-
-
-def test_largest_and_per_row():
-    x = torch.tensor([[[1.0, -3.0]], [[0.0, 0.5]]])
-    assert ops.largest(x).tolist() == [3.0, 0.5]
-    assert (x / ops.per_row(ops.largest(x), x)).abs().amax((1, 2)).tolist() == [1.0, 1.0]

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 import sigmazero as sz
-from sigmazero.adapters import adv_lib
 from sigmazero.core.result import Outcome
 
 LAST = torch.nn.Linear(4, 2).requires_grad_(False)
@@ -40,36 +39,9 @@ def test_the_budget_counts_in_the_unit_asked_for(unit, second):
 def test_the_first_line_says_what_is_within_the_budget():
     result = sz.check(MODEL, X, Y, points(), budget=1)
     for text in (repr(result), result._repr_html_()):
-        assert "50.0% fooled" in text
         assert "within 1 features, 1 sample only beyond it" in text
-    said, headings, figures = str(result).splitlines()[:3]
-    assert said.startswith(
-        "2 of 4 samples are fooled by changing at most 1 of 4 values, 1 sample only beyond it; weakest:"
-    )
-    assert "fooled within 1" in headings
-    assert "50.0%" in figures
-    assert "beyond" not in repr(sz.check(MODEL, X, Y, points(), budget=2))
-
-
-def test_what_a_method_returned_is_judged_by_the_same_rule():
-    def wasteful(model, x, y):
-        return torch.where(torch.arange(4).view(1, 2, 1, 2) < 2, 0.0, x)  # it asks nothing: two changes, unseen before
-
-    result = sz.foreign(wasteful).run(MODEL, X, Y, budget=1)
-    assert result.own is not None
-    assert result.own.outcome.tolist() == [*[Outcome.BEYOND_BUDGET] * 3, Outcome.ALREADY]
-    assert result.own.success.tolist() == [False, False, False, True]
-
-
-def test_inputs_for_other_libraries_are_within_the_budget():
-    result = sz.get("pdpgd", steps=20).run(MODEL, X, Y, budget=0)
-    beyond = result.outcome == Outcome.BEYOND_BUDGET
-    assert beyond.tolist() == [True, True, True, False]
-    assert adv_lib.run("pdpgd", MODEL, X, Y, num_steps=20, budget=0).equal(X)
-    assert adv_lib.run("pdpgd", MODEL, X, Y, num_steps=20)[:3].equal(result.x_adv[:3])
-    assert sz.sigma_zero(MODEL, X, Y, steps=20, budget=0).equal(X)
-    fewer = sz.refine(MODEL, X, Y, result.x_adv, budget=0)  # which makes points sparser, and has no success to tell
-    assert sz.check(MODEL, X, Y, fewer).found.all()
+    assert str(result).startswith("2 of 4 samples are fooled by changing at most 1 of 4 values, 1 sample only beyond")
+    assert "median" not in str(result)
 
 
 def test_a_store_keeps_points_beyond_the_budget_and_does_not_search_again(tmp_path):

@@ -67,7 +67,7 @@ def test_files_are_those_that_are_imported_anywhere(first, tmp_path):
     assert found == sorted(set(FILES) - {"apart.py"})
 
 
-@pytest.mark.parametrize("old", ["x + 1", "x ** 2", "late = 1", "SCALE = 3", "# a comment"])
+@pytest.mark.parametrize("old", ["x + 1", "late = 1", "# a comment"])
 def test_hashes_follow_every_file(first, old):
     before = hash_sources([first().Net])
     assert hash_sources([first(old, f"{old} #").Net]) != before
@@ -110,17 +110,16 @@ def test_closures_defaults_and_partials_count(first):
 
 
 @pytest.mark.parametrize("kind", [list, tuple, dict])
-@pytest.mark.parametrize("changed", range(6))
-def test_every_value_inside_a_value_counts(kind, changed):
+def test_every_value_inside_a_value_counts(kind):
     def made(values):
-        held = dict(enumerate(values)) if kind is dict else kind(values)
-        return lambda x: x * held[0]
+        inside = dict(enumerate(values)) if kind is dict else kind(values)
+        return code_hash(lambda x: x * inside[0])
 
-    values = [[float(i)] for i in range(6)]
-    other = [[9.0] if i == changed else [float(i)] for i in range(6)]
-    assert code_hash(made(values)) == code_hash(made([[float(i)] for i in range(6)])) != code_hash(made(other))
+    usual = made([[0.0], [1.0], [2.0]])
+    assert usual == made([[0.0], [1.0], [2.0]])
+    for place in range(3):
+        assert usual != made([[9.0] if place == k else [float(k)] for k in range(3)])
 
 
 def test_code_of_others_is_not_looked_into():
-    assert not source_files([FMN])
-    assert not source_files([importlib.import_module("torch").nn.Linear])
+    assert not source_files([FMN, importlib.import_module("torch").nn.Linear])

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import typer.main
 
-from sigmazero.bench.plan import Question, read_plan
+from sigmazero.bench.plan import Question
+from sigmazero.bench.plan_file import read_plan
 from sigmazero.cli import app
 from sigmazero.report import published
 

@@ -20,7 +20,7 @@ PUBLIC = {
     "sigmazero.bench.evaluate.evaluate",
     "sigmazero.models.load.load",
     "sigmazero.data.load.load",
-    "sigmazero.bench.plan.read_plan",
+    "sigmazero.bench.plan_file.read_plan",
     "sigmazero.store.store.Store.facts",
     "sigmazero.report.table.build",
     "sigmazero.core.result.Result.asr",

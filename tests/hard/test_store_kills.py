@@ -23,7 +23,7 @@ ROWS = 400 * SIZE
 
 def append(path, out):
     """Append what is missing, and say each batch once it is acknowledged."""
-    with Store(path, write=True, wait=30) as store:
+    with Store(path, write=True) as store:
         store.register([cell(rows=ROWS)])
         run, done = store.begin({}), store.stored("k")
         for start in range(0, ROWS, SIZE):

@@ -1,4 +1,4 @@
-"""A model that the user has compiled: checked as it is, and as it was, without a compilation per number of rows."""
+"""A model that the user has compiled: checked as it is, and as it was."""
 
 import pytest
 import torch
@@ -32,63 +32,26 @@ def rows_of(inputs) -> int:
     return next(len(t) for t in inputs if isinstance(t, Tensor) and not isinstance(t, nn.Parameter))
 
 
-class Shapes:
-    """A backend that compiles nothing and notes the number of rows it was asked to compile for."""
-
-    def __init__(self) -> None:
-        self.rows: list[int] = []
-
-    def __call__(self, graph, inputs):
-        self.rows.append(rows_of(inputs))
-        return graph.forward
-
-
-def compiled(net: nn.Module, way: str):
-    torch._dynamo.reset()
-    shapes = Shapes()
-    if way == "module":
-        return torch.compile(net, backend=shapes, dynamic=False), shapes
-    if way == "function":
-        return torch.compile(lambda x: net(x), backend=shapes, dynamic=False), shapes
-    net.compile(backend=shapes, dynamic=False)
-    return net, shapes
-
-
-@pytest.mark.parametrize("way", ["module", "function", "in place"])
+@pytest.mark.parametrize("way", ["module", "function", "in place", "part"])
 def test_the_model_inside_is_found(way):
-    net = Network()
+    net, x = Network(), torch.rand(3, 16)
     assert not is_compiled(net)
-    assert uncompiled(net) is net
-    model, shapes = compiled(net, way)
+    wanted = net(x)
+    torch._dynamo.reset()
+    model: nn.Module = net
+    if way == "in place":
+        net.compile(backend="eager")
+    elif way == "part":
+        model = nn.Sequential(nn.Flatten(), torch.compile(net, backend="eager"))
+    else:
+        model = torch.compile(net if way == "module" else lambda x: net(x), backend="eager")
     assert is_compiled(model)
-    x = torch.rand(3, 16)
-    expected = uncompiled(model)(x)
-    assert not shapes.rows
-    assert torch.equal(model(x), expected)
-    assert shapes.rows == [3]
-
-
-@pytest.mark.parametrize("way", ["module", "function", "in place"])
-def test_checks_compile_for_one_number_of_rows(way):
-    model, shapes = compiled(Network(), way)
-    verifier = Verifier(model, Numbers.strict("cpu"), rows=8)
+    assert (uncompiled(model) is model) == (way == "part")
+    assert torch.equal(uncompiled(model)(x), wanted)
+    verifier = Verifier(model, Numbers.strict("cpu"))
     assert verifier.checks == 2  # compiled kernels round in their own way
-    for rows in (8, 1, 5, 3):
-        x = torch.rand(rows, 16)
-        strict, own = verifier.ask(x)
-        assert strict.shape == own.shape == (rows, 4)
-        assert torch.allclose(strict, own, atol=1e-6)
-    assert set(shapes.rows) == {8}
-    assert len(shapes.rows) == 1
-
-
-def test_a_part_that_is_compiled_is_asked_in_one_number_of_rows_too():
-    net, shapes = compiled(Network(), "module")
-    model = nn.Sequential(nn.Flatten(), net)
-    verifier = Verifier(model, Numbers.strict("cpu"), rows=8)
-    for rows in (2, 7):
-        verifier.ask(torch.rand(rows, 16))
-    assert len(shapes.rows) == 1
+    for answer in verifier.ask(x):
+        assert torch.allclose(answer, wanted, atol=1e-6)
 
 
 def test_a_compiled_model_that_answers_otherwise_is_not_fooled_by_what_it_was_made_from():

@@ -61,24 +61,6 @@ class DeepBackward(Deep):
         return self.out(self.more(Backward.apply(self.bn(self.conv(x)))).flatten(1))
 
 
-class Constant(Base):
-    """Its mean is no buffer and stays in single precision."""
-
-    def forward(self, x):
-        return super().forward(x - torch.full((1, 1, 1, 1), 0.3))
-
-
-class DoubleBuffer(Base):
-    last: Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("last", torch.eye(5, dtype=torch.float64))
-
-    def forward(self, x):
-        return super().forward(x).double() @ self.last
-
-
 class Complex(Base):
     def __init__(self) -> None:
         super().__init__()
@@ -99,19 +81,12 @@ class Closure(Base):
         return self.ask(x)
 
 
-class Curious(Base):
-    """Looks at its norm."""
-
-    def forward(self, x):
-        return super().forward(x * self.bn.eps * 1e5)
-
-
 class Selfish(Base):
     def __deepcopy__(self, memo: Any) -> "Selfish":
         return self
 
 
-ODD = [Deep, DeepBackward, Constant, DoubleBuffer, Complex, Closure, Curious, Selfish]
+ODD = [Deep, DeepBackward, Complex, Closure, Selfish]
 
 
 @pytest.mark.parametrize("precision", [None, "bf16"])
@@ -174,24 +149,6 @@ def test_what_does_not_belong_together_is_not_folded(net: Base, folded: int):
     assert torch.allclose(net(X.clone()), before, atol=1e-5)
 
 
-class Elsewhere(Base):
-    """Its copy goes wrong where no clean input leads."""
-
-    def forward(self, x):
-        logits = super().forward(x)
-        elsewhere = bool(((x < 0.2) | (x > 0.8)).any())
-        return -logits if elsewhere and isinstance(self.bn, nn.Identity) else logits
-
-
-def test_rows_that_a_copy_misjudged_are_searched_again_on_the_model():
-    net = Elsewhere().eval()
-    y = net(X).argmax(1)
-    wanted = ATTACK.run(net, X, y, hardware=sz.Hardware(prepare="none"), batch_size=1)
-    result = ATTACK.run(net, X, y, batch_size=1)
-    assert bool((wanted.success <= result.success).all())
-    assert int(result.given_up.sum()) > 0
-
-
 def made_under_inference_mode() -> nn.Module:
     with torch.inference_mode():
         return Base().eval()
@@ -210,23 +167,3 @@ def made_under_inference_mode() -> nn.Module:
 def test_a_model_that_cannot_be_asked_is_refused_in_one_line(model: nn.Module, x: Tensor, words: str):
     with pytest.raises(ValueError, match=f"^.*{words}$"):
         ATTACK.run(model, x, torch.zeros(len(x), dtype=torch.int64))
-
-
-def test_a_model_made_under_inference_mode_can_be_asked_without_gradients():
-    net = made_under_inference_mode()
-    with torch.no_grad():
-        y = net(X).argmax(1)
-        result = sz.get("sparse-rs", steps=20).run(net, X, y, budget=10)
-        assert bool(((net(result.x_adv).argmax(1) != y) == result.success).all())
-
-
-@pytest.mark.parametrize(
-    ("choice", "words"),
-    [
-        ({"capture": "yes"}, "capture='yes' is not one of True, False"),
-        ({"prepare": "fuse"}, "prepare='fuse' is not one of"),
-    ],
-)
-def test_choices_of_another_kind_are_refused(choice: dict[str, Any], words: str):
-    with pytest.raises(ValueError, match=words):
-        ATTACK.run(Base(), X, torch.zeros(6, dtype=torch.int64), hardware=sz.Hardware(**choice))

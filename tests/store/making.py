@@ -43,4 +43,4 @@ def fill(path: Path, batches: int = 5) -> None:
         store.register([cell()])
         run = store.begin({"torch": "1"})
         for i in range(batches):
-            store.append("k", 8 * i, made(8, seed=i), run=run, peak_device=i, peak_process=10 - i)
+            store.append("k", 8 * i, made(8, seed=i), run=run, peak_device=i)

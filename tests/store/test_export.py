@@ -132,25 +132,6 @@ def test_parquet_without_pyarrow_says_what_to_install(store, tmp_path, monkeypat
     assert [path.name for path in tmp_path.glob("*out*")] == []
 
 
-def test_a_failure_leaves_the_old_file(store, tmp_path, monkeypatch):
-    path = tmp_path / "out.csv"
-    path.write_text("before")
-    real, seen = store.facts, []
-
-    def once(key, perturbations):
-        seen.append(key)
-        if len(seen) > 1:
-            raise OSError("the disk went away")
-        return real(key, perturbations)
-
-    monkeypatch.setattr(store, "facts", once)
-    with pytest.raises(OSError, match="went away"):
-        export(store, path)
-    assert path.read_text() == "before"
-    assert sorted(each.name for each in tmp_path.glob("*out*")) == ["out.csv"]
-    assert seen == ["a" * 64, "b" * 64]  # one after the other, as they are written
-
-
 def test_bad_calls_are_named(store, stored, tmp_path):
     with pytest.raises(ValueError, match="'xlsx': choose one of csv, jsonl, parquet"):
         export(store, tmp_path / "out.xlsx", "xlsx")

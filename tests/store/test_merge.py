@@ -28,7 +28,7 @@ def fill(path: Path, batches, error: str | None = None) -> Path:
         runs: dict[str, int] = {}
         for key, places, by in batches:
             runs[by] = runs.get(by) or store.begin({"device": by})
-            store.append(key, list(places), TRUTH[key].take(np.array(places)), run=runs[by], peak_process=len(by))
+            store.append(key, list(places), TRUTH[key].take(np.array(places)), run=runs[by])
         if error is not None:
             store.fail("one", error, (2, 10), tries=2)
     return path
@@ -56,7 +56,6 @@ def test_a_row_keeps_its_run_and_another_run_is_counted_and_named(tmp_path):
         same(store.facts("one"), TRUTH["one"].take(slice(0, 9)))
         assert store.facts("two").l0.tolist() == [TRUTH["two"].l0[4], 78.0]
         assert store.cells()[0].provenance["device"] == ["b", "a"]
-        assert store.cells()[0].provenance["peak_memory_process"] == 1
         assert store.damage() == []
 
 
@@ -124,7 +123,7 @@ def test_more_stores_than_sqlite_attaches_at_once(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("prepare", "new", "said"),
+    ("prepare", "new", "words"),
     [
         (lambda: None, "2.db", "2.db is to be read and to be written; name another file"),
         (lambda: Path("all.db").write_text("notes" * 99), "all.db", "all.db: .*no store"),
@@ -136,13 +135,13 @@ def test_more_stores_than_sqlite_attaches_at_once(tmp_path):
         (lambda: Path("2.db").write_bytes(b""), "all.db", "2.db is empty"),
     ],
 )
-def test_what_cannot_be_merged_is_refused(tmp_path, monkeypatch, prepare, new, said):
+def test_what_cannot_be_merged_is_refused(tmp_path, monkeypatch, prepare, new, words):
     monkeypatch.chdir(tmp_path)
     for i in (1, 2):
         fill(Path(f"{i}.db"), [("one", range(4 * i), f"{i}")])
     prepare()
     before = {path.name: path.read_bytes() for path in tmp_path.glob("*.db") if path.is_file()}
-    with pytest.raises((StoreError, OSError), match=said):
+    with pytest.raises((StoreError, OSError), match=words):
         merge([Path("1.db"), Path("2.db")], Path(new))
     assert {path.name: path.read_bytes() for path in tmp_path.glob("*.db") if path.is_file()} == before
 
@@ -190,6 +189,6 @@ def test_chosen_cells_are_merged_with_their_arrays_alone(tmp_path):
     assert (done.cells, done.rows) == (1, 6)
     with Store(tmp_path / "all.db") as store:
         same(store.facts("two"), TRUTH["two"].take(slice(0, 6)))
-        held = {n: store.arrays(n) is not None for n in ("rows of one", "rows of two", "answers one", "answers two")}
-        assert held == {"rows of one": False, "rows of two": True, "answers one": False, "answers two": True}
+        present = {n: store.arrays(n) is not None for n in ("rows of one", "rows of two", "answers one", "answers two")}
+        assert present == {"rows of one": False, "rows of two": True, "answers one": False, "answers two": True}
         assert store.damage() == []

@@ -32,7 +32,7 @@ def test_names_are_kept(tmp_path):
     again = sz.load_result(result.save(tmp_path / "r"))
     assert (again.classes, again.names) == (result.classes, result.names)
     assert sz.load_result(replace(result, classes=None, names=None).save(tmp_path / "s")).classes is None
-    with np.load(tmp_path / "r.npz") as held:
-        np.savez(tmp_path / "t.npz", **{**held, "about": np.array([1, 2], dtype=np.uint8)})
+    with np.load(tmp_path / "r.npz") as file:
+        np.savez(tmp_path / "t.npz", **{**file, "about": np.array([1, 2], dtype=np.uint8)})
     with pytest.raises(ValueError, match="no result, or a damaged one"):
         sz.load_result(tmp_path / "t.npz")

@@ -3,10 +3,7 @@ import os
 import re
 import resource
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from sigmazero.store.facts import COLUMNS, KINDS, Facts
+from sigmazero.store.facts import COLUMNS, KINDS, Facts, Trace
 from sigmazero.store.file import APPLICATION, VERSION
 from sigmazero.store.store import Store, StoreBusy, StoreError
-from sigmazero.store.trace import Trace
 from tests.store.making import cell, fill, made, same
 
 ANYHOW = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
@@ -32,19 +28,20 @@ def sql(path: Path, statement: str, *values: Any) -> list[Any]:
 
 
 @st.composite
-def facts(draw):
+def facts(draw, kind):
     n = draw(st.integers(0, 12))
     columns = {}
     for name in COLUMNS:
         columns[name] = draw(arrays.arrays(KINDS[name], n, elements=arrays.from_dtype(np.dtype(KINDS[name]))))
     rows = [sorted(draw(st.sets(st.integers(0, 150_000), max_size=8))) for _ in range(n)]
     index = np.array([i for row in rows for i in row], np.int64)
-    kind = draw(st.sampled_from([np.float32, np.float64]))
     value = draw(arrays.arrays(kind, len(index), elements=arrays.from_dtype(np.dtype(kind), allow_nan=False)))
     return Facts(**columns, offsets=np.cumsum([0, *map(len, rows)]), index=index, value=value)
 
 
-@given(parts=st.lists(facts(), min_size=1, max_size=3))
+@given(
+    parts=st.sampled_from([np.float32, np.float64]).flatmap(lambda kind: st.lists(facts(kind), min_size=1, max_size=3))
+)
 @settings(deadline=None, max_examples=20, suppress_health_check=ANYHOW)
 def test_facts_come_back_as_they_went_in(tmp_path, parts):
     path = tmp_path / "s.db"
@@ -84,10 +81,10 @@ def test_rows_with_gaps_come_back_in_their_order_and_again_changes_nothing(tmp_p
         for batch in order:
             places = np.flatnonzero(dealt == batch)
             store.append("k", data.draw(st.sampled_from([places, places.tolist()])), every.take(places), run=run)
-        held = np.flatnonzero(dealt > 0)
+        present = np.flatnonzero(dealt > 0)
         assert store.stored("k").tolist() == (dealt > 0).tolist()
-        assert store.positions("k").tolist() == held.tolist()
-        same(store.facts("k"), every.take(held))
+        assert store.positions("k").tolist() == present.tolist()
+        same(store.facts("k"), every.take(present))
         found = {tuple(places.tolist()) for places, about in store.batches("k") if about == {"torch": "1"}}
         assert found == {tuple(np.flatnonzero(dealt == batch).tolist()) for batch in order}
         store.append("k", 0, every, run=run)  # fills the gaps
@@ -99,7 +96,7 @@ def test_positions_that_cannot_be_meant_are_refused(tmp_path):
     with Store(tmp_path / "s.db", write=True) as store:
         store.register([cell(rows=10)])
         run = store.begin({})
-        cases: list[Any] = [[0, 1], [0.0, 1.0, 2.0], [3, 3, 5], [-1, 2, 3], [7, 8, 10], 8, -1]
+        cases: list[Any] = [[0, 1], [3, 3, 5], [-1, 2, 3], [7, 8, 10], 8, -1]
         for places in cases:
             with pytest.raises((ValueError, StoreError)):
                 store.append("k", places, made(3), run=run)
@@ -136,9 +133,9 @@ def test_counts_that_no_attack_can_have_are_noticed():
     }.items():
         column = getattr(some, name).copy()
         column[2] = value
-        wrong = [(mask.tolist(), said) for mask, said in Facts(**{**vars(some), name: column}).impossible(5)]
-        assert [said for mask, said in wrong if mask == [False, False, True, False]], name
-        assert all(not any(mask) for mask, said in wrong if name not in said), name
+        wrong = [(mask.tolist(), messages) for mask, messages in Facts(**{**vars(some), name: column}).impossible(5)]
+        assert [messages for mask, messages in wrong if mask == [False, False, True, False]], name
+        assert all(not any(mask) for mask, messages in wrong if name not in messages), name
 
 
 def test_provenance_is_the_maximum_over_batches_and_lists_what_differs(tmp_path):
@@ -152,7 +149,6 @@ def test_provenance_is_the_maximum_over_batches_and_lists_what_differs(tmp_path)
         "runs": 2,
         "seconds": seconds,
         "peak_memory_device": 4,
-        "peak_memory_process": 10,
     }
 
 
@@ -185,19 +181,19 @@ def test_status_and_failures(tmp_path):
 
 def test_arrays_and_traces_come_back(tmp_path):
     g = np.random.default_rng(0)
-    kept = {"images": g.random((3, 2, 2)), "mask": np.array([True, False]), "whole": np.array(7)}
+    given_arrays = {"images": g.random((3, 2, 2)), "mask": np.array([True, False]), "whole": np.array(7)}
     points = [np.array(each) for each in ([0, 1], [False, True], [0, 0, 1], [3], [0.5])]
     trace = Trace(g.random((2, 2)), g.random(2), *points)
     with Store(tmp_path / "s.db", write=True) as store:
         store.register([cell(rows=4)])
         assert store.arrays("hash") is None
-        store.keep_arrays("hash", **kept)
+        store.keep_arrays("hash", **given_arrays)
         store.append_trace("k", 2, trace)
         store.keep_answers("k", torch.tensor([[torch.inf, -0.0]]))
     with Store(tmp_path / "s.db") as store:
-        held, back = store.arrays("hash"), vars(store.trace("k", 2))
-        assert held is not None
-        for one, other in ((kept, held), ({**vars(trace)}, back)):
+        present, back = store.arrays("hash"), vars(store.trace("k", 2))
+        assert present is not None
+        for one, other in ((given_arrays, present), ({**vars(trace)}, back)):
             assert one.keys() == other.keys()
             assert all(np.array_equal(value, other[name]) for name, value in one.items())
         answers = store.answers("k")
@@ -253,7 +249,7 @@ def test_a_second_writer_is_refused_or_waits(tmp_path, children):
             assert f"process {other.pid}" in (reading.writer() or "")
         other.kill()  # nothing is left behind that would keep the next one out
         other.join()
-        with Store(path, write=True, wait=5) as store:
+        with Store(path, write=True) as store:
             assert len(store.facts("k")) == 40
     finally:
         other.kill()
@@ -291,18 +287,11 @@ def statement(text: str):
     return make
 
 
-def arrays_file(path: Path) -> None:
-    with path.open("wb") as file:
-        np.savez(file, images=np.zeros(3))
-
-
 FILES = {
     "cut short": (torn, "damaged"),
     "another program's": (other_program, "no store of sigmazero"),
     "marked as another's": (statement("PRAGMA application_id=4660"), "no store of sigmazero"),
     "another version's": (statement(f"PRAGMA user_version={VERSION + 1}"), f"schema is {VERSION + 1}"),
-    "without a version": (statement("PRAGMA user_version=0"), "schema is 0"),
-    "arrays": (arrays_file, "no store"),
     "a text": (lambda path: path.write_text("a text that is no store" * 99), "no store"),
     "a beginning": (lambda path: path.write_bytes(b"SQLite format 3\0 and no more"), "no store|damaged"),
     "a folder": (Path.mkdir, "is a folder"),
@@ -311,12 +300,12 @@ FILES = {
 
 @pytest.mark.parametrize("kind", FILES)
 def test_what_is_no_store_is_named_in_one_line_and_left_alone(tmp_path, kind):
-    make, said = FILES[kind]
+    make, messages = FILES[kind]
     path = tmp_path / "file.db"
     make(path)
     before = {each.name: each.read_bytes() for each in tmp_path.iterdir() if each.is_file()}
     for write in (False, True):
-        with pytest.raises(StoreError, match=said) as caught:
+        with pytest.raises(StoreError, match=messages) as caught:
             Store(path, write=write)
         assert "\n" not in str(caught.value)
         assert str(path) in str(caught.value)
@@ -369,14 +358,6 @@ def test_what_is_not_as_it_was_written_is_noticed(tmp_path, what):
             store.cells()
             store.arrays("hash")
             store.trace("k", 1)
-
-
-def test_seconds_that_have_no_sum_are_no_damage(tmp_path):
-    with Store(tmp_path / "s.db", write=True) as store:
-        store.register([cell(rows=2)])
-        store.append("k", 0, replace(made(2), seconds=np.array([np.inf, -np.inf])), run=store.begin({}))
-        assert store.status()[0].seconds == 0
-        assert store.damage() == []
 
 
 def test_a_deleted_row_is_one_that_is_not_stored_yet(tmp_path):
@@ -441,23 +422,13 @@ def _until_full(path, out):
 def test_a_full_disk_is_an_error_and_loses_nothing(tmp_path, children):
     path = tmp_path / "s.db"
     other, pipe = children.start(_until_full, path)
-    said = []
+    messages = []
     with contextlib.suppress(EOFError):  # it has ended
         while True:
-            said.append(pipe.recv())
+            messages.append(pipe.recv())
     other.join()
-    assert re.search("is the disk full", said[-1])
-    assert len(said) > 3
+    assert re.search("is the disk full", messages[-1])
+    assert len(messages) > 3
     with Store(path, write=True) as store:  # there is room again
-        assert len(store.facts("k")) == 100 * (len(said) - 1)
-        store.append("k", 100 * (len(said) - 1), made(100), run=1)
-
-
-def test_the_command_line_of_sqlite_reads_the_samples(tmp_path):
-    """As any other program does: without this package."""
-    fill(tmp_path / "s.db")
-    code = (
-        "import sqlite3, sys; print(sqlite3.connect(sys.argv[1]).execute('SELECT count(l0) FROM results').fetchone())"
-    )
-    said = subprocess.run([sys.executable, "-S", "-c", code, tmp_path / "s.db"], capture_output=True, text=True)
-    assert said.stdout == "(40,)\n"
+        assert len(store.facts("k")) == 100 * (len(messages) - 1)
+        store.append("k", 100 * (len(messages) - 1), made(100), run=1)

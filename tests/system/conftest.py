@@ -41,14 +41,6 @@ def counted():
 def softmax():
     return lambda x: torch.softmax(50 * ask(x), 1)
 
-def careless():
-    def write(x):
-        logits = ask(x.clone())
-        with torch.no_grad():
-            x.zero_()
-        return logits
-    return write
-
 def linear():
     network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(60, 4, bias=False))
     with torch.no_grad():

@@ -9,7 +9,7 @@ from urllib.request import urlopen
 RUN = ("run", "plan.toml", "--store", "s.db", "--trust-code", "--device", "cpu")
 
 
-def said(err):
+def messages(err):
     """The lines on stderr, but for what the doctor saw."""
     return [line for line in err.splitlines() if ": values from " not in line]
 
@@ -30,7 +30,7 @@ def test_a_plan_from_ctrl_c_to_its_figures(folder, start, sigmazero):
     assert 0 < sum(done) < 48
 
     code, out, err = sigmazero(*RUN)
-    assert (code, said(err)) == (0, [])
+    assert (code, messages(err)) == (0, [])
     assert "net.py:counted" in out
     assert [out.count(f"{name} ") for name in ("sigma-zero", "fmn")] == [1, 1]
     assert f"{48 - sum(done)} rows" in out
@@ -62,7 +62,7 @@ def test_a_network_from_the_doctor_to_a_proof(folder, sigmazero):
     own = ("mine.npz", "--device", "cpu")
     files = ("-o", "res/result.npz", "-o", "res/result.png")
     code, out, err = sigmazero("attack", "net.py:linear", *own, "--steps", 5, *files)
-    assert (code, said(err)) == (0, ["wrote res/result.npz", "wrote res/result.png"])
+    assert (code, messages(err)) == (0, ["wrote res/result.npz", "wrote res/result.png"])
     assert "are fooled" in out.splitlines()[0]
     assert sorted(path.name for path in (folder / "res").iterdir()) == ["result.npz", "result.png"]
 
@@ -83,17 +83,6 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(start):
     assert (process.stderr.read(), process.wait()) == ("", 141)
     process.stdin.close()
     process.stderr.close()
-
-
-def test_the_version_is_a_result(sigmazero):
-    code, out, err = sigmazero("--version")
-    assert (code, err) == (0, "")
-    assert re.fullmatch(r"sigmazero \d+\.\d+\.\d+\n", out)
-
-
-def test_a_model_that_writes_to_its_input_is_named(here):
-    _, out, _ = here("doctor", "net.py:careless", "mine.npz", "--device", "cpu")
-    assert "SZ015 warning: The model writes to its input" in out
 
 
 def test_an_error_leaves_no_file(folder, here):

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from sigmazero.adapters._natives import Natives, configure, function_name, simple
 from sigmazero.attacks import get
-from sigmazero.attacks.functions import named
+from sigmazero.attacks.functions import our_names
 from sigmazero.core.attack import Attack
 from sigmazero.core.oracle import Model
 
@@ -37,7 +37,7 @@ def run(
 ) -> Tensor:
     """Run an attack, by name or object, and return adversarial inputs as adv-lib does."""
     made = get(attack) if isinstance(attack, str) else attack
-    options = named(made, function_name(made.name), (), (), options)
+    options = our_names(made, function_name(made.name), (), (), options)
     goal = targets if targeted and targets is not None else labels
     return configure(made, options).inputs(model, inputs, goal, targeted=targeted)
 

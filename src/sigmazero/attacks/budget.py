@@ -26,9 +26,9 @@ from typing import Annotated, Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from sigmazero.core import ops
 from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Domain
-from sigmazero.core.ops import each, per_row
 from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Count, Kind
 
@@ -59,11 +59,6 @@ class BudgetAttack(Attack):
         """Give every row the budget of the question."""
         most = min(oracle.problem.budget or 0, oracle.domain.sites)
         return self.begin(oracle, torch.full_like(oracle.goal.y, most))
-
-
-def start_again(rows: Tensor, fresh: Any, state: Any) -> Any:
-    """Return the state with some of its rows (a boolean mask) replaced by fresh ones."""
-    return each(lambda new, old: torch.where(per_row(rows, old), new, old), fresh, state)
 
 
 def movable(d: Domain) -> Tensor:
@@ -128,4 +123,4 @@ class MinimumNorm(Attack):
         if self.persistent:
             low = torch.minimum(low, high)
         k = torch.where(best <= sites, (low + high) // 2, (2 * s.k).clamp(max=sites))
-        return start_again(won | lost, self.begin(oracle, k, low, high), s)
+        return ops.choose(won | lost, self.begin(oracle, k, low, high), s)

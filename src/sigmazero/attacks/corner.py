@@ -80,20 +80,20 @@ class Corner(Attack):
             raise ValueError(f"{self.name}: {changes} single changes need {needed} steps; pass steps={needed} or more")
 
     def needed(self, problem: Problem) -> int:
-        """How many steps it takes to ask about every single change."""
+        """Return how many steps it takes to ask about every single change."""
         return -(-problem.domain.single_changes // self.width)
 
     @cached_property
     def ranks(self) -> Tensor:
-        """Pairs of ranks, those of the smallest sums first: (pairs · width, 2)."""
+        """Return pairs of ranks, those of the smallest sums first: (pairs · width, 2)."""
         n = self.pairs * self.width
         most = int((4 * n) ** 0.5) + 2
         pairs = sorted(((a, b) for b in range(most) for a in range(b)), key=lambda pair: (sum(pair), pair))
         return torch.tensor(pairs[:n], dtype=torch.int64, device="cpu").view(self.pairs, -1)
 
     @property
-    def kept(self) -> int:
-        """Points that are taken further; a narrow step has room for fewer."""
+    def best_points(self) -> int:
+        """Return how many points are taken further; a narrow step has room for fewer."""
         return min(self.beam, self.width)
 
     def init(self, oracle: Oracle) -> State:
@@ -114,8 +114,8 @@ class Corner(Attack):
             order=(~possible).byte().argsort(dim=1, stable=True),
             count=count,
             m=torch.full_like(values[:, 0], torch.inf),
-            points=d.x[:, None].repeat(1, self.kept, *[1] * (d.x.ndim - 1)),
-            points_m=values.new_full((len(d), self.kept), torch.inf),
+            points=d.x[:, None].repeat(1, self.best_points, *[1] * (d.x.ndim - 1)),
+            points_m=values.new_full((len(d), self.best_points), torch.inf),
             done=count == 0,
             partner=every.partner.repeat(len(d), 1),
         )
@@ -127,7 +127,7 @@ class Corner(Attack):
         alone, paired = t < 0, (t >= 0) & (t < self.pairs)
         places = i * self.width + torch.arange(self.width, device=t.device)
         first = s.order.gather(1, places.clamp(max=most).expand(len(t), -1))
-        asked = alone[:, None] & (places < s.count[:, None])
+        singles = alone[:, None] & (places < s.count[:, None])
         best = self._order(s, d)
         turn = t.clamp(0, self.pairs - 1)[:, None, None].expand(-1, 1, 2 * self.width)
         ranks = s.ranks.gather(1, turn).view(len(t), self.width, 2).clamp(max=most)
@@ -137,12 +137,12 @@ class Corner(Attack):
         start = torch.where(ops.per_row(alone | paired, grown), d.x[:, None], grown)
         start = self._changed(start, torch.where(paired[:, None], two[..., 0], more), paired[:, None] & good, s, d)
         last = torch.where(alone[:, None], first, torch.where(paired[:, None], two[..., 1], more))
-        use = torch.where(alone[:, None], asked, torch.where(paired[:, None], good, fits))
+        use = torch.where(alone[:, None], singles, torch.where(paired[:, None], good, fits))
         points = self._changed(start, last, use, s, d)
         margins = oracle.goal.margin(oracle.logits(points, copies=self.width))
         margins = margins.masked_fill(~use, torch.inf)
-        # A change that was not asked about now keeps what is known of it.
-        m = s.m.scatter_reduce(1, first, torch.where(asked, margins, torch.inf), "amin")
+        # A change without a query now keeps its margin.
+        m = s.m.scatter_reduce(1, first, torch.where(singles, margins, torch.inf), "amin")
         return self._judged(replace(s, m=m), points, margins, t, oracle)
 
     def _order(self, s: State, d: Domain) -> Tensor:
@@ -157,18 +157,18 @@ class Corner(Attack):
         return order.gather(1, others.byte().argsort(dim=1, stable=True))
 
     def _promise(self, s: State, d: Domain) -> Tensor:
-        """What singles are ranked by, the best first: their margins, or what they gain per cost."""
+        """Return the number that singles are ranked by, the best lowest: their margin, or their gain per cost."""
         if not d.weighted:
             return s.m
         worst = torch.where(s.m.isfinite(), s.m, -torch.inf).amax(1, keepdim=True)
         return torch.where(s.m.isfinite(), (s.m - worst) / d.costs[s.site], torch.inf)
 
     def _extend(self, s: State, best: Tensor, d: Domain) -> tuple[Tensor, Tensor, Tensor]:
-        """Points to go on from (N, width, ...), a change for each, and whether there is one left."""
-        each = -(-self.width // self.kept)
+        """Return points to go on from (N, width, ...), a change for each, and whether there is one left."""
+        each = -(-self.width // self.best_points)
         changed = torch.stack([d.changed(point).flatten(1) for point in s.points.unbind(1)], 1)
         used = (
-            changed.gather(2, s.site[:, None].expand(-1, self.kept, -1))
+            changed.gather(2, s.site[:, None].expand(-1, self.best_points, -1))
             | s.m.isinf()[:, None]
             | s.points_m.isinf()[:, :, None]
         )
@@ -177,13 +177,13 @@ class Corner(Attack):
         left, where = used.byte().sort(dim=2, stable=True)
         more = best[:, None].expand_as(used).gather(2, where[..., :n])
         fits = left[..., :n] == 0
-        parent = torch.arange(self.kept, device=best.device)[:, None].expand(-1, n).flatten()
+        parent = torch.arange(self.best_points, device=best.device)[:, None].expand(-1, n).flatten()
         turns = torch.arange(self.width, device=best.device)
         at = turns.clamp(max=len(parent) - 1)
         return s.points[:, parent[at]], more.flatten(1)[:, at], fits.flatten(1)[:, at] & (turns < len(parent))
 
     def _changed(self, points: Tensor, change: Tensor, use: Tensor, s: State, d: Domain) -> Tensor:
-        """Points (N, K, ...) each with one more change, where it is to be used; what rules ask for joins in."""
+        """Return points (N, K, ...) each with one more change where `use` says so; what rules ask for joins in."""
         features = s.values.shape[1]
         flat = points.expand(-1, change.shape[1], *[-1] * (points.ndim - 2))
         by_sites = flat.reshape(*change.shape, features, -1)
@@ -199,7 +199,7 @@ class Corner(Attack):
         return d.complete(found, order)
 
     def _breaking(self, every: Moves, d: Domain) -> Tensor:
-        """Which single changes break a rule, (N, M): only then it matters who joins in."""
+        """Return which single changes break a rule, (N, M): only for them it matters which feature joins."""
         values, alone = every.value, (every.partner == 0).nonzero().squeeze(1)
         clean, found = d.by_site(d.x)[:, None], []
         for some in torch.split(alone, self.width):
@@ -210,15 +210,15 @@ class Corner(Attack):
         return torch.cat(found, 1)[:, (every.partner == 0).cumsum(0) - 1]
 
     def _changes(self, t: Tensor) -> Tensor:
-        """How many changes the points have that are asked about so many steps after the singles."""
+        """Return how many changes points have, t steps after the singles."""
         return torch.where(t < 0, 1, torch.where(t < self.pairs, 2, t + 3 - self.pairs))
 
     def _judged(self, s: State, points: Tensor, margins: Tensor, t: Tensor, oracle: Oracle) -> State:
-        """The best points of the pairs so far, or of this step after them; rows that cannot improve are done."""
+        """Keep the best points of the pairs so far, or of this step after them, and end rows that cannot improve."""
         d, incumbents = oracle.domain, oracle.incumbents
         older = torch.where((t > 0)[:, None] & (t < self.pairs)[:, None], s.points_m, torch.inf)
         both = torch.cat([older, margins], 1)
-        top = both.argsort(dim=1, stable=True)[:, : self.kept]
+        top = both.argsort(dim=1, stable=True)[:, : self.best_points]
         every = torch.arange(len(t), device=t.device)[:, None]
         after = t >= 0
         # How many changes the points of the next step have.
@@ -243,6 +243,6 @@ class CornerAt(Corner):
     kind: ClassVar[Literal["minimum-norm", "budget"]] = "budget"
 
     def _judged(self, s: State, points: Tensor, margins: Tensor, t: Tensor, oracle: Oracle) -> State:
-        """Rows whose next points have more changes than the budget are done, too."""
+        """End rows whose next points would have more changes than the budget, too."""
         found, k = super()._judged(s, points, margins, t, oracle), oracle.problem.budget or 0
         return replace(found, done=found.done | (self._changes(t + 1) > k))

@@ -14,10 +14,10 @@ from sigmazero.core import losses, noise, ops
 from sigmazero.core.attack import Attack
 from sigmazero.core.oracle import Oracle
 
-ALONE = 0.2  # share of the steps in which the walk is left alone
-FEW = 4  # an example with more changes is not varied
-BACK, STAY = 0.5, 0.1  # chances that a site returns to its clean value, and that it stays; else it is resampled
-JOIN = 1.5  # unchanged sites that are resampled as well, on average, where some changes cost more than others
+WALK_SHARE = 0.2  # share of the steps in which the walk is left alone
+MAX_VARIED = 4  # an example with more changes is not varied
+RETURN_CHANCE, STAY_CHANCE = 0.5, 0.1  # that a site goes back, and that it stays; else it is drawn anew
+MEAN_JOINING = 1.5  # unchanged sites that are resampled as well, on average, where some changes cost more than others
 
 
 @runtime_checkable
@@ -26,17 +26,17 @@ class Walker(Protocol):
 
     @property
     def steps(self) -> int:
-        """How many steps it was made for."""
+        """Return how many steps it was made for."""
 
     @property
     def loss(self) -> str:
-        """Name of the loss it descends on."""
+        """Return the name of the loss it descends on."""
 
     def init(self, oracle: Oracle) -> Any:
-        """The state before the first step."""
+        """Return the state before the first step."""
 
     def descend(self, i: Tensor, s: Any, g: Tensor, fooled: Tensor, oracle: Oracle) -> Any:
-        """The state after step i, given the gradient of the loss at the point."""
+        """Return the state after step i, given the gradient of the loss at the point."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,11 +57,12 @@ class Exploring(Attack):
         """Ask about the walk's point or about a variation, then let the walker descend."""
         d, incumbents, point = oracle.domain, oracle.incumbents, s.a
         nothing = incumbents.best_l0 > d.sites
-        elsewhere = (i >= self.walker.steps * ALONE) & (i % 2 == 1) & (nothing | (incumbents.best_l0 <= FEW))
+        few = incumbents.best_l0 <= MAX_VARIED
+        elsewhere = (i >= self.walker.steps * WALK_SHARE) & (i % 2 == 1) & (nothing | few)
         if d.x.is_cuda or bool(elsewhere.any()):  # on a device nothing is looked at
             around = torch.where(ops.per_row(nothing, point), point, incumbents.best)
             point = torch.where(ops.per_row(elsewhere, point), self.vary(i, around, nothing, oracle), point)
-        answer = oracle.value_and_grad(point, losses.named(self.walker.loss, oracle.goal))
+        answer = oracle.value_and_grad(point, losses.get(self.walker.loss, oracle.goal))
         first = elsewhere & nothing & answer.fooled  # the walk goes on from the first example
         s = replace(s, a=torch.where(ops.per_row(first, point), point, s.a))
         return self.walker.descend(i, s, answer.grad, answer.fooled, oracle)
@@ -72,8 +73,8 @@ class Exploring(Attack):
         fate, drawn = d.first_channel(self._draw(i, 5, oracle)), d.draw(self._draw(i, 6, oracle))
         drawn = torch.where(drawn.isfinite(), drawn, a)  # a feature may have no end to go to
         drawn = torch.where(free | d.changed(a), drawn, d.x)
-        back = torch.where(free, BACK / 2, BACK)
-        a = torch.where(fate < back, d.x, torch.where(fate < back + STAY, a, drawn))
+        back = torch.where(free, RETURN_CHANCE / 2, RETURN_CHANCE)
+        a = torch.where(fate < back, d.x, torch.where(fate < back + STAY_CHANCE, a, drawn))
         return self._joined(i, a, anything, oracle) if d.weighted else a
 
     def _joined(self, i: Tensor, a: Tensor, anything: Tensor, oracle: Oracle) -> Tensor:
@@ -84,7 +85,7 @@ class Exploring(Attack):
         d = oracle.domain
         fate, drawn = d.first_channel(self._draw(i, 7, oracle)), d.draw(self._draw(i, 8, oracle))
         drawn = torch.where(drawn.isfinite() & ~d.changed(a), drawn, a)
-        more = d.snap(torch.where(fate * d.sites < JOIN, drawn, a))
+        more = d.snap(torch.where(fate * d.sites < MEAN_JOINING, drawn, a))
         return torch.where(ops.per_row(anything | (oracle.worth(more) >= oracle.incumbents.best_cost), a), a, more)
 
     def _draw(self, i: Tensor, stream: int, oracle: Oracle) -> Tensor:

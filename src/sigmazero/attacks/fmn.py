@@ -74,7 +74,7 @@ class FMN(Attack):
         """Evaluate, move ε, ascend, keep the ε largest changes."""
         d = oracle.domain
         α, γ = oracle.row(self.rates, i)
-        answer = oracle.value_and_grad(s.a, losses.named(self.loss, oracle.goal))
+        answer = oracle.value_and_grad(s.a, losses.get(self.loss, oracle.goal))
         # The query above may have set the record: ε never exceeds what is known to suffice.
         shrunk = torch.minimum(torch.minimum(s.ε - 1, (s.ε * (1 - γ)).floor()), oracle.incumbents.best_l0.to(s.ε))
         grown = torch.maximum(s.ε + 1, (s.ε * (1 + γ)).floor())

@@ -22,68 +22,35 @@ from sigmazero.core.inputs import Array
 from sigmazero.core.ops import per_row
 from sigmazero.core.parameters import meaning
 
-FUNCTIONS = {
-    "sigma_zero": "Run σ-zero, which descends on a smooth count of the changes.",
-    "sigma_swap": "Run σ-swap: a short σ-zero, then exchanges of changed sites, within a limit of queries.",
-    "swap_search": "Run swap search, which makes points sparser by exchanging changed sites.",
-    "query_swap": "Run query-swap, a swap search for models that give scores alone.",
-    "label_swap": "Run label-swap, a swap search for models that give labels alone.",
-    "corner": "Try every single change to an end of the box, then pairs, then go on greedily.",
-    "saliency": "Change one feature after the other, each time the one whose gradient promises most.",
-    "genetic": "Run a genetic search, for models that give scores alone.",
-    "fmn": "Run the fast minimum-norm attack for the l0 norm.",
-    "pdpgd": "Run the primal-dual proximal gradient descent attack for the l0 norm.",
-    "ead": "Run the elastic-net attack.",
-    "pgd_l0": "Run PGD for the l0 norm, within a budget.",
-    "sparsefool": "Run SparseFool.",
-    "vfga": "Run the voting folded Gaussian attack.",
-    "bb": "Run the attack of Brendel and Bethge for the l0 norm.",
-    "sparse_rs": "Run Sparse-RS, a random search within a budget.",
-    "spgd": "Run sparse PGD, within a budget.",
-}
+FUNCTIONS = (
+    *("sigma_zero", "sigma_swap", "swap_search", "query_swap", "label_swap", "corner", "saliency", "genetic", "fmn"),
+    *("pdpgd", "ead", "pgd_l0", "sparsefool", "vfga", "bb", "sparse_rs", "spgd"),
+)
 PLACES = {"sigma_zero": ("steps", "step_size", "smoothing", "threshold")}  # given by position too; else steps alone
-REMARKS = {
-    "sigma_zero": "Calls written for the authors' function or for adv-lib's work unchanged. In the same number of "
-    "steps this function finds points with as many changes as the authors' code, whose default is 100 steps. In "
-    "adv-lib the step size lags by one step, so its numbers differ a little; it also ignores targeted=True, and this "
-    "function does not.\n",
-}
 ARRAYS = ("model", "inputs", "labels")
 RUN = {
     name: each.replace(annotation=Parameter.empty)  # a signature that can be read
     for name, each in inspect.signature(Attack.run).parameters.items()
     if each.kind is each.KEYWORD_ONLY
 }
-RETURNED = (
-    "Return a tensor like the inputs: for each sample the adversarial point with the fewest changes that was "
-    "found{within}, or the clean input where there is none. Each point was verified on the model itself. "
-    "sz.{kind}(steps=...)(model, inputs, labels) returns a Result, which tells more about each sample."
-)
-EXPLAINED = ("targeted", "bounds", "unit", "mask", "budget", "seed")
-TEXT = """{title}
+TEXT = """Run {name} and return a tensor like the inputs.
 
 {idea}
 
     adv = sz.{function}(model, inputs, labels{example})
 
-{returned}
+Each sample gets the adversarial point with the fewest changes that was found{within}, verified on the model, or else \
+the clean input. sz.{kind}(steps=...)(model, inputs, labels) returns a Result, which tells more about each sample.
 
 Arguments
   model               a callable from inputs to logits, or what sz.wrap understands
   inputs              tensor, NumPy array or list, one row per sample
   labels              the true classes, or with targeted=True the classes to reach
 {meanings}
+  {run}: see help(sz.Attack.run)
 
-Options of every attack (help(sz.Attack.run) explains all)
-  targeted            labels are the classes to reach
-  bounds              lowest and highest legal value; (0, 1) unless given
-  unit                count changed "feature"s, or "pixel"s with all their channels
-  mask                True where a feature may change
-  budget              stop a sample at the first point with at most this many changes
-  seed                random numbers depend on it and on the sample, not on the batch
-  also                {run}
-
-{remark}Names of other libraries work too: {others}.{paper}
+Names of other libraries work too: {others}.
+Paper: {paper}
 """
 
 
@@ -94,7 +61,7 @@ def function(name: str) -> Callable[..., Tensor]:
     places = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
 
     def call(*args: Any, **options: Any) -> Tensor:
-        return attacked(attack, name, named(attack, name, places, args, options))
+        return attacked(attack, name, our_names(attack, name, places, args, options))
 
     call.__name__ = call.__qualname__ = name
     call.__signature__ = Signature([*parameters, *RUN.values()], return_annotation=Tensor)  # type: ignore[attr-defined]
@@ -116,7 +83,7 @@ def signature(name: str) -> list[Parameter]:
     ]
 
 
-def named(
+def our_names(
     attack: Attack, title: str, places: Sequence[str], args: Sequence[Any], options: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return all arguments of a call by the names that they have here."""
@@ -156,24 +123,22 @@ def attacked(attack: Attack, title: str, given: dict[str, Any]) -> Tensor:
 
 def _explained(attack: Attack, function: str) -> str:
     """Return the docstring of an attack's function."""
-    rows = [(name, meaning(type(attack), name)) for name in attack.parameters()]
-    wrapped = [textwrap.fill(f"  {name:<19} {text}", 110, subsequent_indent=" " * 22) for name, text in rows]
-    others = ", ".join(f"{other} for {here}" for other, here in (ALIASES | attack.aliases).items())
-    free, kind = attack.kind == "minimum-norm", type(attack).__name__
+    rows = [(name, meaning(type(attack), name).replace("`", "")) for name in attack.parameters()]
+    within = attack.kind == "budget"
     text = TEXT.format(
-        title=FUNCTIONS[function],
-        idea=textwrap.fill(idea(attack), 110),
-        returned=textwrap.fill(RETURNED.format(within="" if free else " within the budget", kind=kind), 110),
-        meanings="\n".join(wrapped).replace("`", ""),
+        name=attack.name,
+        idea=idea(attack),
         function=function,
-        example="" if free else ", budget=24",
-        run=", ".join(name for name in RUN if name not in EXPLAINED),
-        remark=REMARKS.get(function, ""),
-        others=others,
-        paper=f"\nPaper: {attack.paper}" if attack.paper.startswith("http") else "",
+        example=", budget=24" if within else "",
+        within=" within the budget" if within else "",
+        kind=type(attack).__name__,
+        meanings="\n".join(f"  {name:<19} {text}" for name, text in rows),
+        run=", ".join(RUN),
+        others=", ".join(f"{other} for {here}" for other, here in (ALIASES | attack.aliases).items()),
+        paper=attack.paper,
     )
-    lines = [textwrap.fill(line, 110) if len(line) > 112 else line for line in text.splitlines()]
-    return "\n".join(lines)
+    lines, indent = text.splitlines(), " " * 22
+    return "\n".join(textwrap.fill(line, 110, subsequent_indent=indent[: 22 * (line[:2] == "  ")]) for line in lines)
 
 
 def refine(model: object, x: Array, y: Array, x_adv: Array, queries: int = 1000, **options: Any) -> Tensor:

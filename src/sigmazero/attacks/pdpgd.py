@@ -25,7 +25,7 @@ from typing import Annotated, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from sigmazero.core import noise, ops
+from sigmazero.core import ops
 from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Domain
 from sigmazero.core.oracle import Oracle
@@ -96,11 +96,10 @@ class PDPGD(Attack):
 
     def init(self, oracle: Oracle) -> State:
         """Start at the clean point, or near it."""
-        p, d = oracle.problem, oracle.domain
+        d = oracle.domain
         x = a = d.x
         if self.random_start:
-            u = noise.uniform(p.seed, p.ids, 0, tuple(x.shape[1:]), dtype=x.dtype)
-            a = d.clip(x + self.random_start * (2 * u - 1))
+            a = d.clip(x + self.random_start * (2 * oracle.uniform(0) - 1))
         λ = x.new_full((len(x),), -math.log(self.dual_ratio))
         return State(a, torch.zeros_like(x), torch.zeros_like(x), λ, self.weights(λ))
 

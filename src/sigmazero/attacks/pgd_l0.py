@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from sigmazero.attacks import budget
-from sigmazero.core import losses, noise, ops
+from sigmazero.core import losses, ops
 from sigmazero.core.domain import Domain
 from sigmazero.core.losses import LossName
 from sigmazero.core.oracle import Oracle
@@ -77,12 +77,12 @@ class PGDL0(budget.BudgetAttack):
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Start or perturb, project, evaluate, move."""
         d = oracle.domain
-        u = self._draw(oracle, i)
+        u = oracle.uniform(i)
         width = d.upper - d.lower
         fresh = ops.per_row(s.age % self.steps == 0, u)
         δ = torch.where(fresh, d.lower + u * width - d.x, s.δ + 1e-12 * width * (u - 0.5))
         a = self.project(δ, s.k, d)
-        answer = oracle.value_and_grad(a, losses.named(self.loss, oracle.goal))
+        answer = oracle.value_and_grad(a, losses.get(self.loss, oracle.goal))
         g = answer.grad / ops.per_row(1e-10 + answer.grad.abs().flatten(1).sum(1), u)
         own = torch.where(ops.per_row(answer.fooled & oracle.incumbents.alive, a), a, s.own)
         return replace(s, age=s.age + 1, δ=a - d.x - self.step_size * width * g, own=own)
@@ -93,9 +93,5 @@ class PGDL0(budget.BudgetAttack):
         c = clipped - d.x
         gain = c * (2 * δ - c)  # δ² − (δ − c)², without its cancellation: what it saves to change this feature
         gain = gain.sum(1, keepdim=True) if self.group == "pixel" and δ.ndim > 2 else d.site_sum(gain)
-        kept = ops.keep_largest(gain.flatten(1), k).view(gain.shape)
-        return torch.where(kept, clipped, d.x)
-
-    def _draw(self, oracle: Oracle, i: Tensor) -> Tensor:
-        p, x = oracle.problem, oracle.domain.x
-        return noise.uniform(p.seed, p.ids, i, tuple(x.shape[1:]), dtype=x.dtype)
+        largest = ops.keep_largest(gain.flatten(1), k).view(gain.shape)
+        return torch.where(largest, clipped, d.x)

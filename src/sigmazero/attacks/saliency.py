@@ -70,7 +70,7 @@ class Saliency(Attack):
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Ask once, change the site that promises most."""
         d = oracle.domain
-        answer = oracle.value_and_grad(s.a, losses.named(self.loss, oracle.goal))
+        answer = oracle.value_and_grad(s.a, losses.get(self.loss, oracle.goal))
         ends = sites.ends(d, d.by_site(answer.grad))
         gain = ends.gain.masked_fill(s.used, -torch.inf)
         most, where = gain.max(1, keepdim=True)

@@ -120,7 +120,7 @@ class SigmaZero(Attack):
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Evaluate, then descend."""
-        answer = oracle.value_and_grad(s.a, losses.named(self.loss, oracle.goal))
+        answer = oracle.value_and_grad(s.a, losses.get(self.loss, oracle.goal))
         return self.descend(i, s, answer.grad, answer.fooled, oracle)
 
     def descend(self, i: Tensor, s: State, g: Tensor, fooled: Tensor, oracle: Oracle) -> State:

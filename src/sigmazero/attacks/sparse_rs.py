@@ -104,7 +104,7 @@ class SparseRS(budget.BudgetAttack):
         proposal = torch.where(new[:, None], values, torch.where(out[:, None], d.by_site(d.x), a))
         proposal = proposal.view_as(d.x)
         logits = oracle.logits(proposal)
-        loss = losses.named(self.loss, oracle.goal)(logits)
+        loss = losses.get(self.loss, oracle.goal)(logits)
         better = (loss < s.loss) | (oracle.goal.margin(logits) < -1e-6)
         return replace(
             s,
@@ -129,7 +129,7 @@ class SparseRS(budget.BudgetAttack):
         """
         p, d = oracle.problem, oracle.domain
         if d.needs_exploring:
-            return d.by_site(d.draw(self._uniform(oracle, i)))
+            return d.by_site(d.draw(oracle.uniform(i, stream=1)))
         lower, upper = d.by_site(d.lower), d.by_site(d.upper)
         bits = noise.bits(p.seed, p.ids, i, tuple(a.shape[1:]), stream=1)
         values = torch.where(bits & 1 == 0, lower, upper)
@@ -140,10 +140,6 @@ class SparseRS(budget.BudgetAttack):
         way = 1 + (bits[:, :1] >> 1) % ways.clamp(min=1)
         flip = (way >> (room.cumsum(1) - 1).clamp(min=0, max=62)) & 1 == 1
         return torch.where(same & flip & room, torch.where(a == lower, upper, lower), values)
-
-    def _uniform(self, oracle: Oracle, i: Tensor) -> Tensor:
-        p, x = oracle.problem, oracle.domain.x
-        return noise.uniform(p.seed, p.ids, i, tuple(x.shape[1:]), stream=1, dtype=x.dtype)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,4 +155,4 @@ class InnerRS(SparseRS):
         d = oracle.domain
         if d.needs_exploring:
             return super()._draw_values(oracle, i, a, must_differ)
-        return d.by_site(torch.lerp(d.lower.expand_as(d.x), d.upper.expand_as(d.x), self._uniform(oracle, i)))
+        return d.by_site(torch.lerp(d.lower.expand_as(d.x), d.upper.expand_as(d.x), oracle.uniform(i, stream=1)))

@@ -82,7 +82,7 @@ class SparsePGD(budget.BudgetAttack):
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Draw or move, evaluate, look whether the mask still moves."""
         d = oracle.domain
-        x, lower, upper = (d.by_site(t) for t in (d.x, d.lower, d.upper))
+        x, lower, upper = d.box
         room = (lower < upper).any(1)
         fresh = s.age == 0
         redrawn = fresh | (s.idle >= self.patience)
@@ -91,18 +91,18 @@ class SparsePGD(budget.BudgetAttack):
         length = s.g_u.norm(dim=1)
         β = self.mask_step_size * room.sum(1).to(u).sqrt() / (length + 1e-10)
         u = u - torch.where(length < 2e-10, 0, β)[:, None] * s.g_u
-        start = self._draw_magnitude(oracle, i)
+        start = d.by_site((2 * oracle.uniform(i) - 1) * (d.upper - d.lower))  # around the clean value; clipped below
         p = torch.where(fresh[:, None, None], start, s.p - self.step_size * (upper - lower) * s.g_p.sign())
         p = torch.minimum(torch.maximum(p, lower - x), upper - x)
         sigmoid = 1 / (1 + torch.exp(-u))  # torch's own rounds differently at the end of a vector on a CPU
         # The mask comes from the sigmoid, the idle test from the logits: they differ where the sigmoid saturates.
         M = self.largest(sigmoid, room, s.k)
         point = d.clip(torch.where(M[:, None], x + p, x).view_as(d.x))
-        g = d.by_site(oracle.value_and_grad(point, losses.named(self.loss, oracle.goal)).grad)
+        g = d.by_site(oracle.value_and_grad(point, losses.get(self.loss, oracle.goal)).grad)
         lowest = torch.where(before, u, torch.inf).amin(1)
         still = ~fresh & (lowest >= torch.where(before | ~room, -torch.inf, u).amax(1))  # the same k are the largest
         idle = torch.where(redrawn, 0, s.idle)
-        kept = idle if self.patience_counts == "total" else torch.zeros_like(idle)
+        count = idle if self.patience_counts == "total" else torch.zeros_like(idle)
         return replace(
             s,
             age=s.age + 1,
@@ -110,18 +110,12 @@ class SparsePGD(budget.BudgetAttack):
             u=u,
             g_p=g * (M if self.gradient == "projected" else sigmoid)[:, None],
             g_u=(g * p).sum(1) * sigmoid * (1 - sigmoid),
-            idle=torch.where(still, idle + 1, kept),
+            idle=torch.where(still, idle + 1, count),
         )
 
     def largest(self, values: Tensor, room: Tensor, k: Tensor) -> Tensor:
         """Return the k sites with the largest values, of those with room to change."""
         return ops.keep_largest(torch.where(room, values, -torch.inf), k) & room
-
-    def _draw_magnitude(self, oracle: Oracle, i: Tensor) -> Tensor:
-        """Draw uniformly within the width of the box around the clean value; the step clips it."""
-        p, d = oracle.problem, oracle.domain
-        u = noise.uniform(p.seed, p.ids, i, tuple(d.x.shape[1:]), dtype=d.x.dtype)
-        return d.by_site((2 * u - 1) * (d.upper - d.lower))
 
     def _draw_mask(self, oracle: Oracle, i: Tensor) -> Tensor:
         p, d = oracle.problem, oracle.domain

@@ -67,7 +67,7 @@ class VFGA(Attack):
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Choose two features, try amounts, keep the best point."""
         d = oracle.domain
-        answer = oracle.value_and_grad(s.a, losses.named("probability", oracle.goal))
+        answer = oracle.value_and_grad(s.a, losses.get("probability", oracle.goal))
         up, down = self._features(s.a, -answer.grad, d)
         room_up, room_down = (d.upper - s.a).flatten(1).gather(1, up), (s.a - d.lower).flatten(1).gather(1, down)
         drawn = self._draw(i, oracle).abs()

@@ -21,12 +21,11 @@ import torch
 from torch import Tensor, nn
 
 from sigmazero.auto.members import Cascade, cascade_of, most_queries
-from sigmazero.auto.progress import Progress
+from sigmazero.auto.progress import shown
 from sigmazero.auto.random import Averaged, confirmed
 from sigmazero.auto.result import CascadeResult
 from sigmazero.auto.stored import StoredRuns, stored
 from sigmazero.bench.constraints import Allowed
-from sigmazero.bench.progress import shown
 from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Unit
 from sigmazero.core.files import writable
@@ -230,13 +229,12 @@ class SparseAutoAttack:
         self._say(found.announcement)
         averaged = cascade.draws > 1  # draws are made afresh in every question: nothing may be recorded
         hardware = Hardware(self.precision, capture=False if averaged else None, prepare="none" if averaged else "fold")
-        moved: Any = Progress(found)  # it is shown as the progress of a benchmark
         with ExitStack() as stack:
             saved: StoredRuns | None = None
             if path is not None:
                 how: Any = {"names": names, "findings": findings, "precision": self.precision, "batch_size": size}
                 saved = stack.enter_context(stored(path, attacks, problem, self.allowed, model, **how))
-            moved.update = stack.enter_context(shown(moved, f"SparseAutoAttack {cascade}", progress, _report))
+            moved = stack.enter_context(shown(found, progress))
             prepared = Prepared(model, hardware)
             for place, run in enumerate(found.runs):
                 rows, enough = found.asking(place), False
@@ -263,11 +261,6 @@ class SparseAutoAttack:
         if self.log_path is not None:
             with self.log_path.open("a", encoding="utf-8") as file:
                 file.write(f"{line}\n")
-
-
-def _report(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
-    sys.stderr.flush()
 
 
 def _fitting(cascade: Cascade, problem: Problem) -> list[Attack]:

@@ -20,7 +20,7 @@ from sigmazero.bench.constraints import Allowed, functions_of, keep, space_key
 from sigmazero.bench.loader import GIVEN, Loader
 from sigmazero.bench.loader import keep as keep_rows
 from sigmazero.bench.plan import DataSpec, ModelSpec, Question
-from sigmazero.bench.provenance import peak_process, provenance
+from sigmazero.bench.provenance import provenance
 from sigmazero.bench.reuse import reuse
 from sigmazero.core.attack import Attack
 from sigmazero.core.findings import CODES, Finding
@@ -54,7 +54,7 @@ class StoredRuns:
         part = self.problem.take(rows.to(self.problem.x.device))
         facts = Facts.from_result(result, part.y, None, part.x, priced=part.domain.priced)
         key = self.cells[place].info.key
-        self.store.append(key, rows.numpy(), facts, run=self._run, peak_process=peak_process())
+        self.store.append(key, rows.numpy(), facts, run=self._run)
 
 
 @contextmanager

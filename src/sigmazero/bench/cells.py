@@ -1,4 +1,4 @@
-"""Turn questions into cells with a key, and load the network and the rows of a cell."""
+"""Turn questions into cells with keys, and load the model and rows of a cell."""
 
 from __future__ import annotations
 
@@ -48,18 +48,13 @@ class Missing:
     error: Exception
     questions: int
 
-    @property
-    def advice(self) -> str:
-        """Return the error's text."""
-        return str(self.error)
-
 
 def expand(questions: Sequence[Question], loader: Loader) -> tuple[list[Cell], list[Missing]]:
     """Return cells, by data and model so that each is loaded once, and the questions that cannot be run here."""
     groups: dict[tuple[DataSpec, ModelSpec], list[Question]] = {}
     for question in questions:
         groups.setdefault((question.data, question.model), []).append(question)
-    # Rows first: those of one data set stay loaded while its models come and go.
+    # By data first: its rows stay loaded for all its models.
     order = {spec: place for place, spec in reversed(list(enumerate(q.data for q in questions)))}
     cells: dict[str, Cell] = {}  # by key: two names may stand for equal data
     missing: dict[tuple[str, str], Missing] = {}
@@ -91,13 +86,13 @@ def expand(questions: Sequence[Question], loader: Loader) -> tuple[list[Cell], l
 
 def _cell(question: Question, loader: Loader, model: dict[str, Any], fitting: set[Any]) -> Cell:
     rows, targets = loader.rows_and_targets(question.data, question.model, question.target, question.seed)
-    precision = question.precision or Numbers.current(loader.runs_on).name
-    # Resolved here, since a worker may get the rows without their space.
+    precision = question.precision or Numbers.current(loader.device).name
+    # Resolved here: a worker may get the rows without their space.
     question = replace(question, allowed=question.allowed.on(rows))
     if (question.unit, question.allowed) not in fitting:
         _refuse_misfit(question, rows)
         fitting.add((question.unit, question.allowed))
-    asked = identity.describe_cell(
+    described = identity.describe_cell(
         question.attack,
         **model,
         rows=rows,
@@ -107,28 +102,15 @@ def _cell(question: Question, loader: Loader, model: dict[str, Any], fitting: se
         seed=question.seed,
         precision=precision,
         margin=question.margin,
-        **question.allowed.identity(tuple(rows.images.shape[1:])),
+        allowed=question.allowed.identity(tuple(rows.images.shape[1:])),
         surrogate=_surrogate(question.attack, loader),
     )
-    info = CellInfo(
-        key=identity.digest(asked),
+    info = CellInfo.of(
+        described,
         model=question.model.name,
         dataset=question.data.name,
         attack=question.label,
-        parameters=identity.plain_parameters(question.attack),
-        version=question.attack.version,
-        steps=question.attack.steps,
-        unit=question.unit,
-        goal=question.goal,
-        budget=question.budget,
-        seed=question.seed,
-        precision=precision,
         rows=len(rows),
-        model_sha256=model["weights"],
-        data_hash=rows.content_hash,
-        bounds=(asked["bounds"][0], asked["bounds"][1]),
-        margin=question.margin,
-        identity=asked,
         origin={"model": asdict(question.model), "data": asdict(question.data), "target": question.target},
         about=about(rows, question.allowed),
     )
@@ -154,7 +136,7 @@ def about(rows: Rows, allowed: Allowed) -> dict[str, Any]:
 
 
 def _refuse_misfit(question: Question, rows: Rows) -> None:
-    """Refuse inputs outside their own space before anything runs, and a mask that a target would cut."""
+    """Refuse inputs outside their space, and masks for each sample with a target that leaves samples out."""
     allowed, shape = question.allowed, tuple(rows.images.shape[1:])
     if allowed.space is not None:
         try:
@@ -170,10 +152,10 @@ def _refuse_misfit(question: Question, rows: Rows) -> None:
 
 @dataclass(frozen=True)
 class Shard:
-    """One of several parts of a plan, counted from 1, for machines that do not share a store.
+    """One of n parts of a plan, counted from 1, for machines that do not share a store.
 
     Batch i of a cell belongs to part (i + a number from the cell's key) modulo n. So each row is in exactly one part,
-    also where a model or some rows are missing on one machine.
+    even if some machines lack a model.
     """
 
     number: int
@@ -206,9 +188,9 @@ class Shard:
 
 @dataclass(frozen=True)
 class Subject:
-    """A network and the problem of all rows of a cell, on the device and in the cell's number format.
+    """The network of a cell and the problem of all its rows, on the device and in the cell's number format.
 
-    loaded   the network as it was loaded, of which `network` may be a copy in double precision
+    loaded   the network as loaded; `network` may be its copy in double precision
     """
 
     loaded: nn.Module

@@ -1,7 +1,7 @@
 """Constraints of a question: a space or a box, and a mask; and how a store keeps them.
 
-A space is part of a cell's identity as the text of its file, so a store alone tells what was legal. Functions in it
-(`accept`, and features derived by code) cannot be stored; they are known by their source, as all code is.
+The identity of a cell includes the text of its space file, so a store alone shows what was legal. Functions in a space
+(`accept`, and features derived by code) cannot be stored; they are identified by their source.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ OPTIONS = ("kind", "values", "lower", "upper", "around", "grid", "direction", "c
 class Allowed:
     """A box or a space, with or without a mask. By default the space of the data, else the box from 0 to 1.
 
-    Two are equal if their texts are.
+    They are compared by their text.
     """
 
     bounds: Bounds = DEFAULT_BOUNDS
@@ -59,8 +59,7 @@ class Allowed:
 
     @cached_property
     def _text(self) -> str:
-        box = [*map(identity.plain_bound, self.bounds), identity.plain_mask(self.mask)]
-        return identity.canonical([*box, None if self.space is None else described(self.space, None)])
+        return identity.canonical(self.identity(None))
 
     @property
     def default_bounds(self) -> bool:
@@ -77,10 +76,15 @@ class Allowed:
         """Return the problem of some inputs, as `make_problem` makes it."""
         return make_problem(x, y, bounds=self.bounds, mask=self.mask, space=self.space, **how)
 
-    def identity(self, shape: tuple[int, ...]) -> dict[str, Any]:
-        """Return the constraints as `describe_cell` takes them; inputs have this shape."""
-        space = None if self.space is None else described(self.space, shape)
-        return {"bounds": self.bounds, "mask": self.mask, "space": space}
+    def identity(self, shape: tuple[int, ...] | None) -> dict[str, Any]:
+        """Return the constraints of inputs with this shape as JSON holds them, tensors by their hashes."""
+        space = {} if self.space is None else {"space": described(self.space, shape)}
+        mask = None if self.mask is None else identity.hash_tensors({"mask": self.mask})
+        return {"bounds": [_plain(bound) for bound in self.bounds], "mask": mask, **space}
+
+
+def _plain(bound: Bound) -> float | str:
+    return identity.hash_tensors({"bound": bound}) if isinstance(bound, Tensor) and bound.ndim else float(bound)
 
 
 def described(space: Space, shape: tuple[int, ...] | None) -> dict[str, Any]:
@@ -89,8 +93,8 @@ def described(space: Space, shape: tuple[int, ...] | None) -> dict[str, Any]:
     plain = without_functions(space)
     by_index = bool(plain.values) or any(isinstance(getattr(plain, name), Mapping) for name in OPTIONS)
     if plain.names is None and by_index and shape is not None:
-        plain = replace(plain, names=[str(k) for k in range(prod(shape))])  # a file goes by names
-    # Without a shape the text only has to differ from that of other spaces in this process.
+        plain = replace(plain, names=[str(k) for k in range(prod(shape))])  # a file needs names
+    # Without a shape the text need only be unique in this process.
     text = f"object {id(space)}" if plain.names is None and by_index else plain.to_toml()
     code = {name: f"{identity.name_of(function)} {code_hash(function)}" for name, function in functions.items()}
     return {"text": text, "code": code} if code else {"text": text}
@@ -118,15 +122,15 @@ def keep(store: Store, allowed: Allowed) -> None:
 def recall(store: Store, info: CellInfo, given: Mapping[str, Space] | None = None) -> Allowed:
     """Return the constraints of a stored cell.
 
-    `given` are spaces with functions, by `space_key`; without them `accept` is left out. Features that
-    code derives cannot be computed without it: such a cell is refused.
+    `given` are spaces with functions, by `space_key`. Without its function `accept` is left out; a cell with
+    features derived by code is refused.
     """
-    asked = info.identity
-    if not asked:
+    question = info.identity
+    if not question:
         return Allowed()
-    lower, upper = (_bound(store, bound) for bound in asked["bounds"])
-    mask = None if asked["mask"] is None else _tensor(store, asked["mask"]).bool()
-    text = asked.get("space")
+    lower, upper = (_bound(store, bound) for bound in question["bounds"])
+    mask = None if question["mask"] is None else _tensor(store, question["mask"]).bool()
+    text = question.get("space")
     if text is None:
         return Allowed((lower, upper), mask)
     space = (given or {}).get(space_key(text))

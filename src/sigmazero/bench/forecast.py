@@ -1,10 +1,11 @@
-"""Estimate how long cells will take here: from a timed pass of each model, or from rows that the store has."""
+"""Estimate how long cells will take, and count how far a run is."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
@@ -14,18 +15,20 @@ from sigmazero.bench.loader import Loader
 from sigmazero.bench.plan import DataSpec, ModelSpec, Question
 from sigmazero.core.model import ability_of, logits_in
 from sigmazero.core.oracle import Model
+from sigmazero.run.progress import Advance, Pace, ignore
 from sigmazero.store.store import Store
 
 ROWS, TURNS = 32, 5  # of a pass that is timed
 CHECKS = 2  # queries of the clean check and of the verification
-# Queries of a search: per step, and at most, where it is not one forward and one backward pass for each step.
+# Attacks that do not make one forward and one backward pass a step: queries per step, and the most of a search.
 QUERIES = {"EAD": (6.0, None), "BrendelBethge": (2.5, None), "VFGA": (22.0, 900), "SparseFool": (35.0, 700)}
-BUDGET_SHARE = 0.35  # of the queries: with a budget, a search ends at the first point within it
+NOTE_EVERY = 2.0  # seconds between two notes in the store
+BUDGET_SHARE = 0.35  # of the queries, since a search with a budget ends at the first point within it
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """The rest of a cell: rows, their queries, and seconds; `measured` if rows of it were timed."""
+    """The work left in a cell: rows, queries and seconds; `measured` if some of its rows were timed."""
 
     cell: Cell
     done: int
@@ -36,7 +39,7 @@ class Forecast:
 
 
 def forecast(cells: Sequence[Cell], loader: Loader, store: Store | None) -> list[Forecast]:
-    """Return the rest of each cell; models are loaded and asked about a few rows."""
+    """Return the work left in each cell. Models without stored rows are loaded and timed on a few rows."""
     known = {} if store is None else {one.cell.key: one for one in store.status()}
     passes: dict[tuple[ModelSpec, DataSpec], float] = {}
     found = []
@@ -56,7 +59,7 @@ def forecast(cells: Sequence[Cell], loader: Loader, store: Store | None) -> list
 
 
 def queries(question: Question) -> int:
-    """Return how often a search asks about a row, forwards and backwards, on average."""
+    """Return the average queries of a row, forwards and backwards."""
     attack = question.attack
     if attack.limit is not None:
         return attack.limit
@@ -73,16 +76,56 @@ def seconds_per_query(model: Model, x: torch.Tensor) -> float:
     slopes = ability_of(model) == "gradients"
     x = x.to(where.device, where.dtype if where.is_floating_point() else x.dtype)
     best = float("inf")
-    # A model without gradients may be a paid service: ask once.
+    # A model without gradients may be a paid service: query it once.
     for _ in range(TURNS if slopes else 1):
         began = time.perf_counter()
-        # A model that draws numbers must not draw other ones afterwards because it was timed.
+        # Timing a model must not change the random numbers that it draws later.
         with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []), torch.set_grad_enabled(slopes):
-            asked = x.detach().requires_grad_(slopes)
-            answer = logits_in(model(asked.clone()))  # which it may write to
+            inputs = x.detach().requires_grad_(slopes)
+            answer = logits_in(model(inputs.clone()))  # which it may write to
             if slopes and answer.requires_grad:  # where it does not, the doctor says so
-                torch.autograd.grad(answer.sum(), asked, allow_unused=True)
+                torch.autograd.grad(answer.sum(), inputs, allow_unused=True)
         if x.is_cuda:
             torch.cuda.synchronize(x.device)
         best = min(best, time.perf_counter() - began)
     return best / len(x) / (2 if slopes else 1)
+
+
+class Progress:
+    """Count rows for people, and queries for the time left: a row of one cell may take far longer than of another."""
+
+    def __init__(self, cells: Sequence[Cell], rows: Sequence[int]) -> None:
+        self.cells, self.total, self.done, self.cell = cells, sum(rows), 0, ""
+        self._queries = [queries(cell.question) for cell in cells]  # for a row
+        self.pace = Pace(sum(map(int.__mul__, rows, self._queries)))
+        self.advance: Advance = ignore
+        self._began, self._noted = time.monotonic(), 0.0
+
+    def begin(self, place: int) -> None:
+        """Note the cell that a worker begins with."""
+        info = self.cells[place].info
+        self.cell = f"{info.attack} against {info.model} on {info.dataset}"
+        self.advance(0)
+
+    def add(self, place: int, rows: int, failed: bool = False) -> None:
+        """Count rows of a cell that were stored or have failed."""
+        self.done += 0 if failed else rows
+        self.pace.advance(rows * self._queries[place])
+        self.advance(rows * self._queries[place])
+
+    @property
+    def words(self) -> str:
+        """Return the cell and the rows done."""
+        return f"{self.cell}: {self.done} of {self.total} rows"
+
+    def note(self) -> dict[str, Any]:
+        """Return the note in the store that `sigmazero status` shows."""
+        speed = self.done / (time.monotonic() - self._began) if self.done else None
+        return {"cell": self.cell, "rows": self.done, "of": self.total, "speed": speed, "left": self.pace.left()}
+
+    def due(self) -> bool:
+        """Return whether it is time for another note in the store."""
+        if time.monotonic() - self._noted < NOTE_EVERY:
+            return False
+        self._noted = time.monotonic()
+        return True

@@ -1,18 +1,19 @@
 """Decide when two cells are the same question: hash everything that decides the answer, and nothing else.
 
-A model is known by its weights, its layers and the source files of its code with their local imports. This does not
-see everything: an attribute, a hook or a value that was set in memory may change what a model computes. So before
-stored facts are reused the present model is asked about some stored points (`bench.reuse`).
+A model is identified by its weights, its layers and the source files of its code with their local imports. That misses
+attributes, hooks and values set in memory. So before stored facts are reused, the present model is queried at some
+stored points (`bench.reuse`).
 
-An attack of sigmazero is known by its class, version and parameters: golden results of the tests notice when it changes
-without a new version. Any other attack is known by its source files too, and by its code as it is in memory, since no
-stored point tells whether a search is the same.
+An attack of sigmazero is identified by its class, version and parameters: golden results fail if it changes
+without a new version. Any other attack is also identified by its source files and its code in memory, since no stored
+point can show that a search has changed.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
 from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,6 @@ from torch import Tensor, nn
 from sigmazero import models
 from sigmazero.core import losses
 from sigmazero.core.attack import Attack
-from sigmazero.core.inputs import Bound, Bounds
 from sigmazero.core.messages import canonical as canonical
 from sigmazero.core.messages import digest as digest
 from sigmazero.core.model import logits_in
@@ -37,11 +37,11 @@ from sigmazero.store.facts import CellInfo
 if TYPE_CHECKING:
     from sigmazero.bench.plan import ModelSpec
 
-ROWS = 16  # clean inputs by whose logits a model is recognised
-RANDOM = "SZ003"  # the finding of a model whose answers change when it is asked again
-FORMAT = 1  # of the key; another one makes every stored cell a different one
-ANEW = "anew"  # in the code of a model: how often its facts were superseded
-PROGRAMS = (torch.fx.GraphModule, torch.jit.ScriptModule)  # modules that hold their code themselves
+ROWS = 16  # clean inputs whose logits identify a model
+RANDOM = "SZ003"  # the finding of a model that answers the same question differently
+FORMAT = 1  # of the key: a new number makes every cell a new one
+ANEW = "anew"  # in a model's code: how often its facts were superseded
+PROGRAMS = (torch.fx.GraphModule, torch.jit.ScriptModule)  # modules that contain their code
 
 
 def hash_integers(values: Tensor) -> str:
@@ -53,7 +53,7 @@ def hash_tensors(tensors: Mapping[str, Any]) -> str:
     """Return the SHA-256 of named tensors, wherever they are."""
     found = hashlib.sha256(b"state 1\n")
     for name, value in sorted(tensors.items()):
-        if not isinstance(value, Tensor):  # layers may save other things
+        if not isinstance(value, Tensor):  # layers may save more than tensors
             found.update(f"{name} {without_addresses(repr(value))}\n".encode())
             continue
         tensor = value.detach().cpu().contiguous()
@@ -109,9 +109,9 @@ def probed(count: int) -> Tensor:
 def probe(network: Model, x: Tensor) -> Tensor:
     """Return the network's logits for the inputs at these places, in double precision on the CPU."""
     rows = probed(len(x)).to(x.device)
-    # A network that draws numbers must not draw other ones afterwards because it was looked at.
+    # This must not change the random numbers that a network draws later.
     with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []), strictly(network, x.device):
-        # A copy, as some models give the same memory again each time.
+        # A copy: some models return the same memory each time.
         return logits_in(network(x[rows])).to("cpu", torch.float64, copy=True)
 
 
@@ -125,7 +125,7 @@ def describe_attack(attack: Attack) -> dict[str, Any]:
     kind = type(attack)
     parameters = plain_parameters(attack)
     known = {"class": kind.__name__, "version": attack.version, "parameters": parameters}
-    code: list[type | Callable[..., Any]] = [*getattr(attack, "code", ())]  # functions that a user made an attack of
+    code: list[type | Callable[..., Any]] = [*getattr(attack, "code", ())]  # functions that `sz.foreign` made an attack
     code += [kind] if not _ours(kind) else _patches(kind)
     loss = losses.LOSSES.get(str(parameters.get("loss")))
     code += [loss] if loss is not None and not _ours(loss) else []
@@ -168,16 +168,6 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def plain_bound(bound: Bound) -> float | str:
-    """Return one side of a box as JSON holds it: a number, or the hash of one that differs between features."""
-    return hash_tensors({"bound": bound}) if isinstance(bound, Tensor) and bound.ndim else float(bound)
-
-
-def plain_mask(mask: Tensor | None) -> str | None:
-    """Return a mask as JSON holds it: its hash."""
-    return None if mask is None else hash_tensors({"mask": mask})
-
-
 def describe_cell(
     attack: Attack,
     *,
@@ -189,20 +179,19 @@ def describe_cell(
     budget: int | None,
     seed: int,
     precision: str,
+    allowed: Mapping[str, Any],
     margin: float = 0.0,
-    bounds: Bounds = (0.0, 1.0),
-    mask: Tensor | None = None,
-    space: dict[str, Any] | None = None,
     surrogate: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return all that decides the answer, as JSON holds it; its digest is the key of the cell.
 
-    Names, machine, device and batch size are left out, and so are a margin, a space and a surrogate where there is
-    none. `space` is what `constraints.described` returns, and `surrogate` the weights and the code of a second network.
+    Names, machine, device and batch size are left out, and so are a margin and a surrogate where there is none.
+
+    allowed    what `Allowed.identity` returns
+    surrogate  weights and code of a second network
     """
     return {
         **({"margin": margin} if margin else {}),
-        **({"space": space} if space else {}),
         **({"surrogate": surrogate} if surrogate else {}),
         "format": FORMAT,
         "attack": describe_attack(attack),
@@ -214,32 +203,16 @@ def describe_cell(
         "budget": budget,
         "seed": seed,
         "precision": precision,
-        "bounds": [plain_bound(bound) for bound in bounds],
-        "mask": plain_mask(mask),
+        **allowed,
     }
 
 
 def contradictions(info: CellInfo) -> list[str]:
-    """Return which parts of a cell's description do not fit its key."""
+    """Return which parts of a cell's description do not fit its identity."""
     if not info.identity:
         return []
-    wrong = [] if digest(info.identity) == info.key else ["key"]
     try:
-        return wrong + _differing(info, info.identity)
+        expected = CellInfo.of(info.identity, **{name: getattr(info, name) for name in CellInfo.NAMES})
     except (LookupError, TypeError):
-        return [*wrong, "identity"]
-
-
-def _differing(info: CellInfo, asked: dict[str, Any]) -> list[str]:
-    described: dict[str, tuple[Any, Any]] = {
-        "parameters": (info.parameters, asked["attack"]["parameters"]),
-        "version": (info.version, asked["attack"]["version"]),
-        "steps": (info.steps, asked["attack"]["parameters"]["steps"]),
-        "model_sha256": (info.model_sha256, asked["model"]["weights"]),
-        "data_hash": (info.data_hash, asked["data"]),
-        "goal": (info.goal == "targeted", asked["targets"] is not None),
-        "bounds": (list(info.bounds), asked["bounds"]),
-        "margin": (info.margin, asked.get("margin", 0.0)),
-        **{name: (getattr(info, name), asked[name]) for name in ("unit", "budget", "seed", "precision")},
-    }
-    return [name for name, (here, there) in described.items() if here != there]
+        return ["identity"]
+    return [each.name for each in fields(CellInfo) if getattr(expected, each.name) != getattr(info, each.name)]

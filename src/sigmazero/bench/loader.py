@@ -1,9 +1,9 @@
 """Load the models and rows of questions and stored cells.
 
-A plan or a store from a stranger names data, and may name code. Known models, data sets, arrays and weights run
-nothing. A Python file or module does, and so may an exported program: such code runs only where it is trusted.
+A plan or a store from a stranger may name code. Known models, data sets, arrays and weights run no code; a Python
+file or module does, and an exported program may. Such code runs only if it is trusted.
 
-Tensors given in Python cannot be loaded by a name, so the store keeps them, up to 64 MB.
+Tensors given in Python have no file, so the store keeps them, up to 64 MB.
 """
 
 from __future__ import annotations
@@ -13,33 +13,30 @@ import hashlib
 import importlib
 from collections.abc import Container, Sequence
 from dataclasses import replace
-from os import PathLike
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 from torch import Tensor, nn
 
 from sigmazero import data, models
 from sigmazero.bench.identity import describe_model
 from sigmazero.bench.plan import DataSpec, ModelSpec, is_code
 from sigmazero.core.attack import Attack
-from sigmazero.core.messages import one_line
 from sigmazero.core.model import logits_in
 from sigmazero.core.parameters import NamedModel
 from sigmazero.data import DataError, Rows
 from sigmazero.models.wrapping import by_names, on_table
 from sigmazero.spaces.space import Space
 from sigmazero.store.facts import CellInfo
-from sigmazero.store.store import Store, StoreError
+from sigmazero.store.store import Store
 
-# Errors for a folder, a file or an extra that is not here: such cells wait, the others run.
+# Errors for a missing folder, file or extra: such cells are left out, the others run.
 ABSENT = (FileNotFoundError, ImportError)
-GIVEN = "given in Python"  # the source of models and rows that no file and no data set holds
-MAX_BYTES = 64 * 2**20  # of inputs that a store keeps of one data set
-# Code of ours that plans name. Whole names: a pattern could also fit a file in the current folder.
+GIVEN = "given in Python"  # the source of models and rows without a file
+MAX_BYTES = 64 * 2**20  # of the inputs of one data set that a store keeps
+# Our own code that plans name. Whole names: a pattern could also match a file in the current folder.
 BUNDLED = frozenset(
     {
         "sigmazero.models.toys.nearest_mean:build",
@@ -60,7 +57,7 @@ EVERYTHING = Everything()
 
 
 class UntrustedCode(ValueError):
-    """Report code that a plan or a store names and that this run does not trust."""
+    """Report code that a plan or a store names, and that is not trusted."""
 
     def __init__(self, specs: Sequence[ModelSpec | DataSpec]) -> None:
         what = ", ".join(dict.fromkeys(map(_source, specs)))
@@ -83,7 +80,7 @@ def names_code(spec: ModelSpec | DataSpec) -> bool:
         return is_code(source)
     if models.find(source) is not None or (":" not in source and source.lower().endswith(".onnx")):
         return False  # an .onnx file is read, and never run as code
-    return ":" in source or "." in source  # without either it is an unknown name, and loading says so
+    return ":" in source or "." in source  # anything else is an unknown name, which is refused when it is loaded
 
 
 def refuse_untrusted(specs: Sequence[ModelSpec | DataSpec], trust: Container[str]) -> None:
@@ -98,26 +95,15 @@ def _source(spec: ModelSpec | DataSpec) -> str:
 
 
 class Loader:
-    """Load models and rows, one of each at a time: a plan may name more than memory holds.
+    """Load models and rows; keep one of each, since a plan may name more than memory holds.
 
-    trust     names of code (file.py:build, module:function, programs) that may run; `EVERYTHING` for all. Other code
-              raises `UntrustedCode`; known models, data sets and files of arrays need no trust
-    runs_on   device that cells run on, if it is another one: it decides the number format of their searches
+    trust   names of code (file.py:build, module:function, programs) that may run; `EVERYTHING` for all. Other code
+            raises `UntrustedCode`; known models, data sets and files of arrays need no trust
     """
 
-    def __init__(
-        self,
-        device: str | torch.device = "cpu",
-        model_dir: str | PathLike[str] | None = None,
-        data_dir: str | PathLike[str] | None = None,
-        trust: Container[str] = (),
-        runs_on: str | torch.device | None = None,
-    ) -> None:
-        self.trust = trust
-        self.runs_on = torch.device(device if runs_on is None else runs_on)
-        self.device, self.model_dir = torch.device(device), model_dir
-        self.data_dir = None if data_dir is None else Path(data_dir)
-        self.spaces: dict[str, Space] = {}  # with functions, which a store does not hold; by `constraints.space_key`
+    def __init__(self, device: str | torch.device = "cpu", trust: Container[str] = ()) -> None:
+        self.device, self.trust = torch.device(device), trust
+        self.spaces: dict[str, Space] = {}  # with functions, which a store cannot keep; by `constraints.space_key`
         self._model: tuple[ModelSpec, nn.Module] | None = None
         self._double: tuple[nn.Module, nn.Module] | None = None
         self._rows: tuple[DataSpec, Rows] | None = None
@@ -134,7 +120,7 @@ class Loader:
         self._given_rows[spec] = rows
 
     def take_back(self) -> None:
-        """Forget the modules and rows that were given."""
+        """Drop the modules and rows that were given."""
         self._given_models.clear()
         self._given_rows.clear()
 
@@ -166,7 +152,7 @@ class Loader:
     def _load(self, spec: ModelSpec) -> nn.Module:
         refuse_untrusted([spec], self.trust)
         more: dict[str, Any] = {"weights": spec.weights, "normalize": spec.normalize, "trust_code": True}
-        network = models.load(spec.spec, model_dir=self.model_dir, device=self.device, **more)
+        network = models.load(spec.spec, device=self.device, **more)
         return network if spec.table is None else on_table(network, spec.table)
 
     def ready(self, attack: Attack) -> Attack:
@@ -187,7 +173,7 @@ class Loader:
         if self._rows is None or self._rows[0] != spec:
             refuse_untrusted([spec], self.trust)
             self._rows = None
-            self._rows = spec, load_rows(spec, self.data_dir)
+            self._rows = spec, load_rows(spec)
         return self._rows[1]
 
     def code(self, spec: ModelSpec) -> dict[str, Any]:
@@ -215,12 +201,12 @@ def surrogate_spec(attack: Attack) -> ModelSpec | None:
     return ModelSpec(named.name, named.name) if isinstance(named, NamedModel) else None
 
 
-def load_rows(spec: DataSpec, data_dir: Path | None = None) -> Rows:
+def load_rows(spec: DataSpec) -> Rows:
     """Return the rows that a plan names: of a data set, of an .npz file, or of a function that returns `Rows`."""
     chosen = list(spec.rows) if isinstance(spec.rows, tuple) else spec.rows
     if not is_code(spec.source):
         more: dict[str, Any] = {"limit": spec.limit, "seed": spec.seed, "bounds": spec.bounds}
-        return data.load(spec.source, rows=chosen, data_dir=data_dir, **more)
+        return data.load(spec.source, rows=chosen, **more)
     place, _, name = spec.source.rpartition(":")
     function = getattr(importlib.import_module(place), name, None)
     made = function() if callable(function) else None
@@ -231,7 +217,7 @@ def load_rows(spec: DataSpec, data_dir: Path | None = None) -> Rows:
 
 
 def without_target(rows: Rows, target: str | int | None) -> Rows:
-    """Leave out the rows that are of a fixed target class already."""
+    """Leave out the rows whose label is the target class."""
     return rows.select((rows.labels != target).nonzero().squeeze(1)) if isinstance(target, int) else rows
 
 
@@ -250,7 +236,7 @@ def targets(rows: Rows, rule: str | int, classes: int, seed: int) -> Tensor:
 
 
 class Origin(NamedTuple):
-    """Name the source of the model and rows of a stored cell."""
+    """The source of the model and rows of a stored cell."""
 
     model: ModelSpec
     data: DataSpec
@@ -262,17 +248,13 @@ _ORIGIN = TypeAdapter(Origin)
 
 def origin(info: CellInfo) -> Origin:
     """Return the source of model and rows of a stored cell, as a `Loader` takes them."""
-    try:
-        return _ORIGIN.validate_python({name: info.origin.get(name) for name in Origin._fields})
-    except ValidationError as error:
-        what = one_line(error)
-        raise ValueError(f"the store does not say where model and rows of this cell came from ({what})") from error
+    return _ORIGIN.validate_python({name: info.origin.get(name) for name in Origin._fields})
 
 
 def keep(store: Store, rows: Rows) -> bool:
     """Write rows given in Python to a store; return False if they take more than `MAX_BYTES`.
 
-    Images of 8 bits take a byte for each feature.
+    8-bit images take one byte for each feature.
     """
     if store.arrays(rows.content_hash) is not None:
         return True
@@ -294,13 +276,10 @@ def stored_rows(store: Store, info: CellInfo) -> Rows | None:
     arrays = store.arrays(info.data_hash)
     if arrays is None:
         return None
-    try:
-        images, labels, ids = (torch.from_numpy(arrays[name]) for name in ("images", "labels", "ids"))
-        if images.dtype == torch.uint8:
-            images = _scaled(images, torch.float64 if int(arrays["width"]) == 8 else torch.float32)
-        return Rows(images, labels, ids, info.dataset)
-    except (ValueError, TypeError, KeyError) as error:
-        raise StoreError(f"{store.path}: the inputs of {info.dataset} cannot be read ({error})") from error
+    images, labels, ids = (torch.from_numpy(arrays[name]) for name in ("images", "labels", "ids"))
+    if images.dtype == torch.uint8:
+        images = _scaled(images, torch.float64 if int(arrays["width"]) == 8 else torch.float32)
+    return Rows(images, labels, ids, info.dataset)
 
 
 def _scaled(levels: Tensor, kind: torch.dtype) -> Tensor:
@@ -329,11 +308,11 @@ def clean_rows(store: Store, info: CellInfo, loader: Loader) -> Rows:
     try:
         rows = without_target(by_names(loader.rows(spec), info.about.get("classes")), origin(info).target)
     except DataError as error:
-        # The same class of error: a missing file stays a FileNotFoundError.
+        # of the same class, so that a missing file stays a FileNotFoundError
         raise type(error)(f"the inputs of {info.dataset} cannot be loaded again: {error}") from error
     if rows.content_hash != info.data_hash:
         raise DataError(
             f"{info.dataset} has other rows here than those attacked (sha256 {rows.content_hash[:12]}, stored "
-            f"{info.data_hash[:12]}); give the folder that has the same files (data_dir)"
+            f"{info.data_hash[:12]}); let SIGMAZERO_HOME name the folder that has the same files"
         )
     return rows

@@ -1,10 +1,9 @@
-"""Plans: which attacks run against which models on which rows. `read_plan` reads one from TOML (bench.plan_file)."""
+"""Plans: which attacks run against which models on which rows. `bench.plan_file` reads them from TOML."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from os import PathLike
 from typing import Any, get_args
 
 from sigmazero.bench.constraints import DEFAULT_BOUNDS, Allowed
@@ -26,7 +25,7 @@ BATCH_SIZE = 64
 class ModelSpec:
     """A model by name or file, as `models.load` takes it.
 
-    table  the table whose rows are asked about, for an estimator; other models ignore it
+    table  for an estimator: the table that the rows come from
     """
 
     name: str
@@ -36,7 +35,7 @@ class ModelSpec:
     table: str | None = None
 
     def on(self, data: DataSpec) -> ModelSpec:
-        """Return the model as it is asked about these rows."""
+        """Return the model for these rows."""
         may_fit = is_table(data.source) and (":" in self.spec or is_pickle(self.spec))
         return replace(self, table=data.source) if may_fit and self.table is None else self
 
@@ -45,7 +44,7 @@ class ModelSpec:
 class DataSpec:
     """Rows of a data set, as `data.load` takes them.
 
-    bounds  of the values in a user's own file, where they are not 0 and 1
+    bounds  of the values in a user's own file, if they are not 0 and 1
     """
 
     name: str
@@ -93,7 +92,7 @@ class Question:
     allowed: Allowed = field(default=Allowed(), repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse values that make no sense, however the question was made."""
+        """Refuse invalid values."""
         choices = {
             "unit": (self.unit, get_args(Unit)),
             "goal": (self.goal, get_args(GoalName)),
@@ -122,7 +121,7 @@ def _natural(value: object) -> bool:
 
 @dataclass(frozen=True)
 class Plan:
-    """A name and the questions, in the order of the file."""
+    """A plan's name and its questions, in the order of the file."""
 
     name: str
     description: str
@@ -165,20 +164,6 @@ class Plan:
             for q in self.questions
         ]
         return replace(self, questions=tuple(changed))
-
-
-def read_plan(path: str | PathLike[str]) -> Plan:
-    """Read and check a plan; nothing is loaded yet."""
-    from sigmazero.bench import plan_file
-
-    return plan_file.read(path)
-
-
-def parse_plan(text: str, file: str = "plan", name: str = "plan") -> Plan:
-    """Return the plan in a TOML text; `file` is its name in errors."""
-    from sigmazero.bench import plan_file
-
-    return plan_file.parse(text, file, name)
 
 
 def is_code(source: str) -> bool:

@@ -135,9 +135,7 @@ class AttackTable(Settings):
     sweep: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
         default={}, description="lists of values, such as `{ threshold = [0.1, 0.3] }`: one attack for each combination"
     )
-    trace: bool = Field(
-        default=False, description="`true` keeps every point that was asked about; rows then run one at a time"
-    )
+    trace: bool = Field(default=False, description="`true` stores every query; rows then run one at a time")
 
 
 class Grid(Settings):
@@ -189,15 +187,15 @@ TABLES: dict[str, type[Table]] = {
 }
 
 
-def read(path: str | PathLike[str]) -> Plan:
+def read_plan(path: str | PathLike[str]) -> Plan:
     """Read and check a plan; nothing is loaded yet."""
     file = Path(path)
     if not file.is_file():
         raise FileNotFoundError(f"there is no plan {file}; experiments/small.toml is one to begin with")
-    return parse(toml.read(file), str(path), file.stem)
+    return parse_plan(toml.read(file), str(path), file.stem)
 
 
-def parse(text: str, file: str = "plan", name: str = "plan") -> Plan:
+def parse_plan(text: str, file: str = "plan", name: str = "plan") -> Plan:
     """Return the plan in a TOML text; `file` is its name in errors, `name` the plan's where it gives none."""
     plan = toml.parse(text, PlanFile, file)
     return Plan(plan.name or name, plan.description, tuple(_Builder(plan, text, file).questions()))
@@ -219,7 +217,7 @@ class _Builder:
         grids: dict[Question, int] = {}
         for index, grid in enumerate(self.plan.grid):
             for question in self._grid(index, grid):
-                same = replace(  # whatever the names are
+                same = replace(  # names do not matter
                     question,
                     model=replace(question.model, name=""),
                     data=replace(question.data, name=""),
@@ -238,7 +236,7 @@ class _Builder:
         return found
 
     def _refuse_unused(self) -> None:
-        """Refuse a table that no grid names: it is a typing mistake, and its settings would do nothing."""
+        """Refuse a table that no grid names: it is a typing error, and its settings would be ignored."""
         for kind in ("models", "data", "attacks"):
             lists = [getattr(grid, kind) for grid in self.plan.grid]
             used = {name for names in lists for name in names}

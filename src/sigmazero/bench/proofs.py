@@ -1,7 +1,6 @@
-"""Proved lower bounds into a store, and out of it for rows at hand.
+"""Write proved lower bounds to a store, and look them up for given rows.
 
-Rows are recognised by their content: what is proved of twenty of them stands beside every cell that has them among a
-thousand, whoever stored it.
+Rows are identified by their content, so a proof about a row applies to every cell that contains the row.
 """
 
 from __future__ import annotations
@@ -23,19 +22,18 @@ from sigmazero.bench.plan import ModelSpec
 from sigmazero.certifier.certify import Certificates, Certifier
 from sigmazero.core.domain import Unit
 from sigmazero.core.messages import one_line
-from sigmazero.core.model import logits_in
 from sigmazero.data import Rows
-from sigmazero.run.precision import strictly
 from sigmazero.run.progress import bar
 from sigmazero.store.facts import Integers, same_answers
 from sigmazero.store.proofs import Proof, ProofKey, row_digests
 from sigmazero.store.store import Store
 
-METHOD, VERSION = "certify", 1  # of what is proved here: raised when it proves otherwise, so that proofs tell their age
-OVER_REALS = "certify over the reals"  # the method of a proof that does not hold for the model's own rounding
-POINTS = 16  # inputs by whose logits a model is recognised
-BATCH = 256  # rows that a model is asked about at once
-SHARE = 0.05  # of the time that storing may take; more is lost if the process is killed, nothing if it is interrupted
+METHOD, VERSION = "certify", 1  # of the proofs made here; raise the number when the certifier changes
+OVER_REALS = "certify over the reals"  # the method of a proof that ignores the model's rounding
+POINTS = 16  # inputs whose logits identify a model
+SHARE = (
+    0.05  # of the time that storing may take: a killed process loses what is not stored yet, an interrupted one nothing
+)
 
 
 def certify_into(
@@ -50,7 +48,8 @@ def certify_into(
 ) -> tuple[Certificates, list[str]]:
     """Certify rows into a store, and go on from the proofs that it has.
 
-    `options` are those of `sz.certify`. Returns what is known of every row, and why cells cannot be told of it.
+    `options` are those of `sz.certify`. Return what is known about every row, and a line for each data set whose rows
+    cannot be loaded here, so that its cells do not find the proofs.
     """
     before = recalled(path, key, rows, network)
     known = torch.tensor([0 if proof is None else proof.least for proof in before], dtype=torch.int64)
@@ -60,7 +59,7 @@ def certify_into(
         lost = recognise_rows(store, loader, key)
         _keep_answers(store, key, network, rows)
     images, labels = rows.images.to(loader.device), rows.labels.to(loader.device)
-    certifier = Certifier.of(network, images, labels, unit=cast(Unit, key.unit), known=known, **options)
+    certifier = Certifier(network, images, labels, unit=cast(Unit, key.unit), known=known, **options)
     found = certifier.found
     found.over_reals.copy_(torch.tensor([proof is not None and proof.method == OVER_REALS for proof in before]))
     waiting: dict[int, Proof] = {}
@@ -94,53 +93,27 @@ def certify_into(
 def proof_key(network: nn.Module, unit: str, allowed: Allowed, rows: Rows, spec: ModelSpec | None = None) -> ProofKey:
     """Return the key of proofs about a network, loaded as `spec` says or handed in, and its constraints."""
     code = identity.describe_model(network, spec)
-    said = allowed.identity(tuple(rows.images.shape[1:]))
-    mask = None if said["mask"] is None else identity.hash_tensors({"mask": said["mask"]})
-    bounds = [identity.plain_bound(bound) for bound in said["bounds"]]
-    return ProofKey.of(identity.hash_weights(network), code, unit, bounds, mask, said["space"])
+    return ProofKey.of(identity.hash_weights(network), code, unit, **allowed.identity(tuple(rows.images.shape[1:])))
 
 
 def recall_proofs(path: Path, key: ProofKey, rows: Rows, network: nn.Module | None = None) -> Integers:
-    """Return how many changes a store has proved to be needed for each row; 0 where it has no proof.
+    """Return how many changes each row is proved to need; 0 without a proof.
 
-    network   the present model: refused if it answers differently from the one that the proofs are about
+    network   the present model: refused if it answers differently from the model that the proofs are about
     """
     found = recalled(path, key, rows, network)
     return np.array([0 if proof is None else proof.least for proof in found], np.int64)
 
 
 def recalled(path: Path, key: ProofKey, rows: Rows, network: nn.Module | None) -> list[Proof | None]:
-    """Return the stored proof of each row, None where there is none, after checking what can be checked."""
+    """Return the proof of each row, after checking that they are about this model."""
     if not path.exists():
         return [None] * len(rows)
     with Store(path) as store:
         known = store.proofs(key)
         if known and network is not None:
             _check_answers(store, key, network)
-    found = [known.get(row) for row in row_digests(rows.images, rows.labels)]
-    shape = rows.images.shape[1:]
-    sites = int(torch.Size(shape[1:] if key.unit == "pixel" else shape).numel())
-    for row, proof in zip(rows.ids.tolist(), found, strict=True):
-        if proof is not None and proof.least > sites + 1:
-            raise ValueError(f"{path}: row {row} has a proof of {proof.least} changes, but only {sites} {key.unit}s")
-    places = torch.tensor([place for place, proof in enumerate(found) if proof is not None], dtype=torch.int64)
-    if network is not None and len(places):
-        _check_right(path, network, rows.select(places))
-    return found
-
-
-def _check_right(path: Path, network: nn.Module, rows: Rows) -> None:
-    """Refuse proofs about rows that the network gets wrong: those need no change."""
-    device = device_of(network)
-    with torch.no_grad(), strictly(network, device):
-        parts = zip(torch.split(rows.images, BATCH), torch.split(rows.labels, BATCH), strict=True)
-        right = [logits_in(network(x.to(device))).argmax(1).cpu() == y for x, y in parts]
-    wrong = rows.ids[~torch.cat(right)]
-    if len(wrong):
-        raise ValueError(
-            f"{path}: row {int(wrong[0])} has a proof, but the model gets it wrong; the proof is about another model, "
-            "so use another store"
-        )
+    return [known.get(row) for row in row_digests(rows.images, rows.labels)]
 
 
 def _answers(key: ProofKey) -> str:
@@ -148,7 +121,7 @@ def _answers(key: ProofKey) -> str:
 
 
 def _keep_answers(store: Store, key: ProofKey, network: nn.Module, rows: Rows) -> None:
-    """Keep some inputs and the model's answers, by which later runs recognise it."""
+    """Keep some inputs and the model's answers, which identify it later."""
     if len(rows) and store.arrays(_answers(key)) is None:
         x = rows.images[torch.linspace(0, len(rows) - 1, min(len(rows), POINTS)).round().long()]
         logits = identity.probe(network, x.to(device_of(network)))
@@ -157,11 +130,11 @@ def _keep_answers(store: Store, key: ProofKey, network: nn.Module, rows: Rows) -
 
 def _check_answers(store: Store, key: ProofKey, network: nn.Module) -> None:
     """Refuse proofs about a model that answered differently."""
-    held = store.arrays(_answers(key))
-    if held is None:
+    stored = store.arrays(_answers(key))
+    if stored is None:
         return
-    fresh = identity.probe(network, torch.from_numpy(held["x"]).to(device_of(network)))
-    if not same_answers(torch.from_numpy(held["logits"]), fresh):
+    fresh = identity.probe(network, torch.from_numpy(stored["x"]).to(device_of(network)))
+    if not same_answers(torch.from_numpy(stored["logits"]), fresh):
         raise ValueError(
             f"{store.path}: the model's outputs differ from those of the model that its proofs are about, although "
             "weights and source files are unchanged; use another store"
@@ -184,10 +157,10 @@ def keep_proofs(
     method: str = METHOD,
     version: int = VERSION,
 ) -> list[str]:
-    """Keep how many changes are proved to be needed for each row; 0 where nothing is.
+    """Store how many changes each row is proved to need; 0 if nothing is proved.
 
-    Returns why cells of the store could not be told which of these rows are theirs: a line each. A bound above what an
-    attack in the store needs is refused, and nothing is kept.
+    Return a line for each data set whose rows cannot be loaded here. If a bound is above a point that is stored, raise
+    an error and store nothing.
     """
     digests = row_digests(rows.images, rows.labels)
     made = zip(digests, least, seconds, strict=True)
@@ -199,9 +172,9 @@ def keep_proofs(
 
 
 def recognise_rows(store: Store, loader: Loader, key: ProofKey | None = None) -> list[str]:
-    """Note the digests of the rows of cells that can have proofs (about `key`, or all), so that they find them.
+    """Store the digests of the rows of cells, by which they find their proofs (those about `key`, or all).
 
-    Returns a line for each cell whose rows cannot be loaded here.
+    Return a line for each data set whose rows cannot be loaded here.
     """
     lost: dict[str, str] = {}
     wanted = set(store.proof_keys()) if key is None else {key}

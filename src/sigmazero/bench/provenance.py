@@ -3,7 +3,6 @@
 import os
 import platform
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from functools import cache
@@ -77,16 +76,6 @@ def commit() -> dict[str, Any]:
 def _git(root: Path, *arguments: str) -> str:
     done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True, timeout=30)
     return done.stdout.strip()
-
-
-def peak_process() -> int | None:
-    """Return the peak memory of this process in bytes; None where the system does not report it."""
-    if sys.platform == "win32":
-        return None
-    import resource
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def peak_device(device: torch.device) -> int | None:

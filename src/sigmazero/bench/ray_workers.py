@@ -35,7 +35,7 @@ Spec = ModelSpec | DataSpec
 
 
 class Actor:
-    """A worker in a process of Ray, which shows it one CUDA device or none."""
+    """A worker in a Ray process, which sees one CUDA device or none."""
 
     def __init__(self, device: str, trust: Any, fault: str) -> None:
         faults.arm(fault)
@@ -44,7 +44,7 @@ class Actor:
         self._worker = Worker(Loader(device, trust=trust), foreign=True)
 
     def call(self, fn: Callable[..., Any], args: tuple[Any, ...], shared: dict[Spec, Any]) -> Any:
-        """Call a method of the worker; first fetch the model and rows of its unit, unless it has them."""
+        """Call a method of the worker; first fetch the unit's model and rows if it lacks them."""
         loader = self._worker.loader
         if not all(map(loader.has, shared)):
             loader.take_back()  # make room first
@@ -80,8 +80,8 @@ class RayExecutor(WorkerExecutor):
         try:
             shared: dict[Spec, Any] = {}
             for unit in args:
-                asked = unit.cell.question
-                shared |= {spec: self._engine.reference(spec) for spec in (asked.model, asked.data)}
+                question = unit.cell.question
+                shared |= {spec: self._engine.reference(spec) for spec in (question.model, question.data)}
             self._actor.call.remote(fn, args, shared).future().add_done_callback(done)
         except Exception as error:  # a model that cannot be pickled may raise anything
             future.set_exception(error)
@@ -119,18 +119,18 @@ class RayWorkers:
             _check_address(str(address))
         try:
             self.ray.init(address or "local", **options)
-        except Exception as error:  # without a cluster, with another version or without a token: many types
+        except Exception as error:  # of many types: no cluster, another version, no token
             place = address or "this machine"
             raise RuntimeError(f"no Ray cluster can be used at {place}: {one_line(error)}") from error
-        self.loader, self._gpus = loader, (gpus or 1.0) if loader.runs_on.type == "cuda" else 0.0
+        self.loader, self._gpus = loader, (gpus or 1.0) if loader.device.type == "cuda" else 0.0
         room = self.ray.cluster_resources()
         self.size = workers or max(int(room.get("GPU", 0) / self._gpus if self._gpus else room.get("CPU", 1)), 1)
         self._references: dict[Spec, Any] = {}
 
     def start(self, number: int) -> WorkerExecutor:
-        """Ask for an actor, which starts when the cluster has room. Ray restarts none: the run replaces dead ones."""
+        """Ask for an actor, which starts when the cluster has room. The run replaces dead ones, not Ray."""
         actor = self.ray.remote(num_cpus=1, num_gpus=self._gpus, max_restarts=0)(Actor)
-        return RayExecutor(self, actor.remote(self.loader.runs_on.type, self.loader.trust, faults.of_next_worker()))
+        return RayExecutor(self, actor.remote(self.loader.device.type, self.loader.trust, faults.of_next_worker()))
 
     def reference(self, spec: Spec) -> Any:
         """Return Ray's reference to a model or to rows; the first time, put them into its object store."""
@@ -156,7 +156,7 @@ class RayWorkers:
 
 
 def _check_address(address: str) -> None:
-    """Refuse an address that does not answer; Ray itself would try for a quarter of an hour."""
+    """Refuse an address that does not answer: Ray would try for a quarter of an hour."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT).close()

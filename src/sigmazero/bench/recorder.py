@@ -1,6 +1,6 @@
 """Record every query about one sample, for a trace of the search."""
 
-from dataclasses import dataclass, field
+from collections import defaultdict
 
 import numpy as np
 import torch
@@ -10,19 +10,7 @@ from torch import Tensor, nn
 from sigmazero.core.model import logits_in
 from sigmazero.core.problem import Problem
 from sigmazero.run.precision import Numbers
-from sigmazero.store.trace import SIDE, Trace
-
-
-@dataclass
-class Notes:
-    """The queries, call by call."""
-
-    margin: list[Tensor] = field(default_factory=list)
-    prediction: list[Tensor] = field(default_factory=list)
-    adversarial: list[Tensor] = field(default_factory=list)
-    count: list[Tensor] = field(default_factory=list)
-    index: list[Tensor] = field(default_factory=list)
-    value: list[Tensor] = field(default_factory=list)
+from sigmazero.store.facts import SIDE, Trace
 
 
 class Recorder(nn.Module):
@@ -32,32 +20,36 @@ class Recorder(nn.Module):
         super().__init__()
         if len(problem) != 1:
             raise ValueError(f"a trace is of one sample; {len(problem)} were given")
-        self.network, self.problem, self.notes = network, problem, Notes()
+        self.network, self.problem = network, problem
+        self.notes: defaultdict[str, list[Tensor]] = defaultdict(list)  # by column, call by call
         self.ability = getattr(network, "ability", "gradients")
 
     def forward(self, x: Tensor) -> Tensor:
         """Ask the network, and record the query."""
         logits = logits_in(self.network(x.clone()))  # which it may write to
-        # Only what is asked in strict numbers: a check in the caller's own asks about points that were noted.
+        # Only queries in strict fp32: the check in the caller's float32 settings repeats points that are recorded.
         if Numbers.current(x.device).strictly:
             with torch.no_grad():
                 self._note(x.detach(), logits.detach())
         return logits
 
     def _note(self, x: Tensor, logits: Tensor) -> None:
-        asked = self.problem.take(torch.zeros(len(x), dtype=torch.int64, device=x.device))
-        changed = (x != asked.x).flatten(1)
-        notes = self.notes
-        notes.margin.append(asked.goal.margin(logits).cpu())
-        notes.prediction.append(logits.argmax(1).cpu())
-        notes.adversarial.append((asked.goal.reached(logits) & asked.domain.within(x)).cpu())
-        notes.count.append(changed.sum(1).cpu())
-        notes.index.append(changed.nonzero()[:, 1].cpu())
-        notes.value.append(x.flatten(1)[changed].cpu())
+        problem = self.problem.take(torch.zeros(len(x), dtype=torch.int64, device=x.device))
+        changed = (x != problem.x).flatten(1)
+        noted = {
+            "margin": problem.goal.margin(logits),
+            "prediction": logits.argmax(1),
+            "adversarial": problem.goal.reached(logits) & problem.domain.within(x),
+            "count": changed.sum(1),
+            "index": changed.nonzero()[:, 1],
+            "value": x.flatten(1)[changed],
+        }
+        for name, values in noted.items():
+            self.notes[name].append(values.cpu())
 
     def trace(self) -> Trace:
         """Return all queries, and the landscape of a problem that can be drawn."""
-        columns = {name: torch.cat(values).numpy() for name, values in vars(self.notes).items()}
+        columns = {name: torch.cat(values).numpy() for name, values in self.notes.items()}
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(columns.pop("count"))])
         columns["margin"] = columns["margin"].astype(np.float64)
         clean = self.problem.x[0].cpu().numpy()
@@ -71,5 +63,5 @@ class Recorder(nn.Module):
         along = [torch.linspace(0, 1, SIDE, dtype=x.dtype, device=x.device)] * 2
         down, across = torch.meshgrid(*along, indexing="ij")
         points = torch.stack([across, down], -1).reshape(-1, *x.shape[1:])
-        asked = self.problem.take(torch.zeros(len(points), dtype=torch.int64, device=x.device))
-        return asked.goal.margin(logits_in(self.network(points))).double().cpu().numpy().reshape(SIDE, SIDE)
+        problem = self.problem.take(torch.zeros(len(points), dtype=torch.int64, device=x.device))
+        return problem.goal.margin(logits_in(self.network(points))).double().cpu().numpy().reshape(SIDE, SIDE)

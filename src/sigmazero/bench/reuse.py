@@ -1,12 +1,10 @@
 """Check that stored facts are those of the present model before they are reused.
 
-Weights and source files do not tell everything about a model: an attribute, a hook, a file that it reads or a helper
-loaded by name may change what it computes. So each model is asked about some stored points, clean and adversarial.
-Its answers must agree with the stored ones to 1e-4 of the largest logit. Models with random answers (SZ003) are not
-asked: nothing can be compared.
+Weights and source files do not determine a model: an attribute, a hook, a file that it reads or a helper loaded by
+name may change what it computes. So each model is queried at some stored points, clean and adversarial. Its answers
+must agree with the stored ones up to rounding. Models with random answers (SZ003) cannot be compared.
 
-Where they disagree, nothing is reused and nothing is changed. `anew` then makes new cells and marks the old ones as
-superseded: reports leave those out.
+If they disagree, nothing is reused or changed. With `anew` new cells supersede the old ones, which reports leave out.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from sigmazero.run.precision import strictly
 from sigmazero.store.facts import CellInfo, other_answers
 from sigmazero.store.store import Store
 
-POINTS = 16  # stored samples that a model is asked about
+POINTS = 16  # stored samples at which a model is queried
 
 
 class ModelChanged(ValueError):
@@ -42,9 +40,9 @@ class ModelChanged(ValueError):
 
 
 def check_same_models(store: Store, infos: Iterable[CellInfo], loader: Loader) -> int:
-    """Ask the present models about stored points of these cells; return how many points that were.
+    """Query the present models at stored points of these cells; return the number of points.
 
-    Raise `ModelChanged` where a model contradicts them. The points of a model are spread over its cells, at least one
+    Raise `ModelChanged` if a model contradicts them. The points of a model are spread over its cells, at least one
     for each.
     """
     findings, groups = store.findings(), dict[str, list[CellInfo]]()
@@ -59,7 +57,7 @@ def check_same_models(store: Store, infos: Iterable[CellInfo], loader: Loader) -
 
 
 def _check_cell(store: Store, info: CellInfo, loader: Loader, count: int) -> int:
-    """Ask about some stored samples of a cell, evenly spread; return how many."""
+    """Query a model at some stored samples of a cell, evenly spread; return their number."""
     positions = store.positions(info.key)
     some = np.unique(np.linspace(0, len(positions) - 1, min(count, len(positions))).round().astype(int))
     subject, facts = Subject.of_store(store, info, loader), store.facts(info.key, positions=positions[some])
@@ -78,7 +76,7 @@ def _check_cell(store: Store, info: CellInfo, loader: Loader, count: int) -> int
 
 
 def current(cells: Sequence[Cell], store: Store) -> list[Cell]:
-    """Return the cells with the keys that hold in this store: those of their successors where some were superseded."""
+    """Return the cells, each superseded one replaced by its successor."""
     later = store.superseded()
     found = []
     for cell in cells:
@@ -90,26 +88,29 @@ def current(cells: Sequence[Cell], store: Store) -> list[Cell]:
 
 def _successor(cell: Cell) -> Cell:
     model = cell.info.identity["model"]
-    code = {**model["code"], ANEW: model["code"].get(ANEW, 0) + 1}  # of the model: proofs of the old one are not its
+    code = {
+        **model["code"],
+        ANEW: model["code"].get(ANEW, 0) + 1,
+    }  # part of the model's code, so that proofs about the old model do not apply
     identity = {**cell.info.identity, "model": {**model, "code": code}}
     return replace(cell, info=replace(cell.info, identity=identity, key=digest(identity)))
 
 
 def reuse(cells: Sequence[Cell], store: Store, loader: Loader, anew: bool = False) -> tuple[list[Cell], int]:
-    """Return the cells to run in this store, after the present models have confirmed stored points; count the points.
+    """Return the cells to run in this store, and the number of points at which models were queried.
 
-    anew   replace cells that a model contradicts: a new cell each, which supersedes the old one
+    anew   supersede the cells that a model contradicts
     """
     cells = current(cells, store)
     stored = {info.key: info.provenance for info in store.cells()}
-    # The provenance says whether the facts were made in a coarser number format.
+    # Provenance records whether facts were made in a coarser number format.
     known = [replace(cell.info, provenance=stored[cell.info.key]) for cell in cells if cell.info.key in stored]
     if not anew:
         return cells, check_same_models(store, known, loader)
-    asked, changed = 0, set[str]()
+    count, changed = 0, set[str]()
     for info in known:
         try:
-            asked += check_same_models(store, [info], loader)
+            count += check_same_models(store, [info], loader)
         except ModelChanged as error:
             changed.add(error.key)
     made = [_successor(cell) if cell.info.key in changed else cell for cell in cells]
@@ -118,4 +119,4 @@ def reuse(cells: Sequence[Cell], store: Store, loader: Loader, anew: bool = Fals
         for new, old in zip(made, cells, strict=True):
             if new is not old:
                 store.supersede(old.info.key, new.info.key)
-    return made, asked
+    return made, count

@@ -2,7 +2,7 @@
 
 Only this process writes the store. A unit is some whole batches of a cell; the facts of a unit are stored in one
 transaction. A unit that raises, or whose worker dies, is tried again batch by batch, `TRIES` times in all. Then its
-rows are noted as failed, and the other rows of its cell go on.
+rows are stored as failed, and the run goes on with the other rows.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import _thread
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from contextlib import closing, contextmanager
@@ -22,29 +21,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sigmazero.bench.cells import Cell
+from sigmazero.bench.forecast import Progress, queries
 from sigmazero.bench.loader import Loader
-from sigmazero.bench.progress import Progress, shown
 from sigmazero.bench.proofs import recognise_rows
 from sigmazero.bench.provenance import versions
-from sigmazero.bench.worker import NUMBERED_OTHERWISE, Introduction, Unit, UnitResult, Worker
+from sigmazero.bench.worker import NUMBERED_OTHERWISE, Unit, UnitResult, Worker
 from sigmazero.bench.workers import Engine, Here, WorkerExecutor
 from sigmazero.core import faults
 from sigmazero.core.messages import canonical, one_line
+from sigmazero.run.progress import bar
 from sigmazero.store.store import Store
 
 Say = Callable[[str], None]
 Mask = NDArray[np.bool_]
 
 TRIES = 3  # attempts for each unit, and starts of a worker that dies before it is ready
-GIVE_UP = 3  # units of a cell that fail before any succeeds: then the rest of the cell is not tried
-UNIT_SECONDS = 10.0  # of work in a unit for another process, about
-GRACE = 5.0  # seconds that Ctrl-C leaves to the batches that are running
-TICK = 0.25  # seconds between two looks at the stop event
-PATIENCE = 60.0  # seconds without any worker until a message says so
+GIVE_UP = 3  # failed units after which a cell is given up, if none succeeded
+UNIT_SECONDS = 10.0  # of work in one unit for another process
+GRACE = 5.0  # seconds that running batches have left after Ctrl-C
+TICK = 0.25  # seconds between two checks of the stop event
 
 
 class NoWorkers(RuntimeError):
-    """Report that no worker can be started, or none that may be used."""
+    """Report that no worker can be used."""
 
 
 @dataclass
@@ -72,7 +71,7 @@ def execute(
     say: Say | None = None,
     about: Mapping[str, str] | None = None,
 ) -> RunSummary:
-    """Run all rows of these cells that the store does not have yet. Ctrl-C keeps what is finished.
+    """Run the rows of these cells that the store lacks. Ctrl-C keeps what is finished.
 
     engine   where to run them; this process by default
     only     the rows to run, by the key of the cell; all by default
@@ -81,7 +80,7 @@ def execute(
     if only is not None:
         cells = [cell for cell in cells if only[cell.info.key].any()]
     store.register([cell.info for cell in cells])
-    recognise_rows(store, loader)  # rows of these cells that something is proved about
+    recognise_rows(store, loader)  # so that proofs find the rows of these cells
     engine = Here(loader) if engine is None else engine
     with closing(engine):
         jobs: list[_Job] = []
@@ -94,13 +93,14 @@ def execute(
         if engine.remote:
             loader.release()  # workers need the memory of the device
         say = say or (lambda text: None)
-        counts = Progress([job.cell for job in jobs], [int(job.missing.sum()) for job in jobs], engine.size)
-        with interruptible(say) as stop, shown(counts, title, progress, say) as update:
-            return _Run(jobs, store, engine, counts, stop, update, say, about or {}).run()
+        counts = Progress([job.cell for job in jobs], [int(job.missing.sum()) for job in jobs])
+        moving = bar(title, counts.pace.total, progress, "queries", lambda: counts.words, say)
+        with interruptible(say) as stop, moving as counts.advance:
+            return _Run(jobs, store, engine, counts, stop, say, about or {}).run()
 
 
 def ready(cell: Cell, store: Store) -> Mask:
-    """Return which rows of a cell need not run: their facts are stored and, where asked for, their traces."""
+    """Return which rows of a cell are finished: their facts are stored and, if the cell is traced, their traces."""
     done = store.stored(cell.info.key)
     return done & store.traced(cell.info.key) if cell.question.trace else done
 
@@ -109,8 +109,10 @@ def ready(cell: Cell, store: Store) -> Mask:
 class _Job:
     """A cell that is run: its place in the progress, the rows that are missing, and the batches to hand out.
 
-    examined    how often the doctor was sent
-    failures    units that failed; nothing is given up of a cell of which one succeeded
+    examined        how often the doctor was run
+    failures        units that failed
+    succeeded       whether a unit succeeded: then the cell is not given up
+    rows, seconds   rows computed so far, and the seconds that workers took for them
     """
 
     place: int
@@ -120,6 +122,8 @@ class _Job:
     examined: int = 0
     failures: int = 0
     succeeded: bool = False
+    rows: int = 0
+    seconds: float = 0.0
 
     def cut(self, count: int) -> Unit:
         """Take up to `count` consecutive batches."""
@@ -138,8 +142,8 @@ class _Worker:
     provenance   its versions, once it is ready
     job          the cell of its last unit
     unit         the unit that it attacks, if any
-    deaths       in a row, before it was ready
-    errors       of units, in a row
+    deaths       how often it has died before it was ready
+    errors       how many units have failed in a row
     """
 
     number: int
@@ -155,7 +159,7 @@ class _Worker:
 class _Run:
     """One run of some cells on an engine, into a store.
 
-    again   units that failed, which are handed out before all others
+    again   failed units, which are handed out first
     runs    the number of each run in the store, by its provenance
     """
 
@@ -164,7 +168,6 @@ class _Run:
     engine: Engine
     progress: Progress
     stop: threading.Event
-    update: Callable[[], None]
     say: Say
     about: Mapping[str, str]
     summary: RunSummary = field(default_factory=RunSummary)
@@ -174,7 +177,7 @@ class _Run:
     runs: dict[str, int] = field(default_factory=dict)
 
     def run(self) -> RunSummary:
-        """Go on until everything is stored or has failed, or Ctrl-C is pressed."""
+        """Work until everything is stored or has failed, or Ctrl-C is pressed."""
         try:
             for number in range(self.engine.size):
                 self._start(number)
@@ -190,16 +193,12 @@ class _Run:
 
     def _work(self) -> None:
         """Hand out units and store their results, until nothing is left; after Ctrl-C, until no worker is busy."""
-        patience = time.monotonic() + PATIENCE
         while self._running() or (not self.stop.is_set() and (self.again or any(job.batches for job in self.jobs))):
             if not self.stop.is_set():
                 self._hand_out()
             done, _ = wait(self.futures, timeout=TICK, return_when=FIRST_COMPLETED)
             for future in done:
                 self._receive(self.futures.pop(future), future)
-            if all(worker.provenance is None for worker in self.workers.values()) and time.monotonic() > patience:
-                self.say(f"no worker is ready yet: {self.engine.size} are starting, or wait for room on the cluster")
-                patience = float("inf")
 
     def _running(self) -> list[str]:
         """Return the keys of the cells that workers attack now."""
@@ -208,7 +207,7 @@ class _Run:
     # Handing out units ----------------------------------------------------------------------------------------------
 
     def _hand_out(self) -> None:
-        """Give a unit to every idle worker, as long as there are any."""
+        """Give a unit to every idle worker."""
         for worker in sorted(self.workers.values(), key=lambda worker: worker.number):
             if worker.provenance is None or worker.unit is not None:
                 continue
@@ -218,12 +217,11 @@ class _Run:
             job, unit = taken
             if not job.examined:
                 self.store.retry(job.cell.info.key)
-            # The doctor runs once for a cell, and once more if its worker died, perhaps of it.
+            # The doctor runs once for a cell, and again if that worker died: the doctor may have killed it.
             examine = job.examined == 0 or (job.examined == 1 and unit.tries > 0)
             job.examined += examine
             worker.job, worker.unit = job, replace(unit, examine=examine)
             self.progress.begin(job.place)
-            self.update()
             try:
                 self.futures[worker.executor.submit(Worker.attack, worker.unit)] = worker
             except BrokenExecutor:  # it died while it was idle
@@ -242,26 +240,23 @@ class _Run:
         if not self.engine.remote:
             return left[0], left[0].cut(1)
         job = max(left, key=lambda job: self._priority(job, worker))
-        # One batch of a new cell, to measure it; later as many as take about ten seconds, but a fair share.
-        count, seconds = 1, self.progress.seconds_per_row(job.place)
-        if job.examined and seconds is not None:
-            fair = -(-len(job.batches) // self.engine.size)
-            count = max(1, min(int(UNIT_SECONDS / max(seconds * job.cell.batch_size, 1e-9)), fair))
-        return job, job.cut(count)
+        # One batch of a new cell, to time it; later as many as take about ten seconds, but no more than a fair share.
+        fair, batch = -(-len(job.batches) // self.engine.size), job.seconds * job.cell.batch_size
+        count = min(int(UNIT_SECONDS * job.rows / max(batch, 1e-9)), fair) if job.rows else 1
+        return job, job.cut(max(count, 1))
 
     def _priority(self, job: _Job, worker: _Worker) -> tuple[int, float]:
-        """Rate a cell for a worker: first what it has loaded, then what takes long and has few workers."""
+        """Rate a cell for a worker: first those it has loaded, then those with most queries left for each worker."""
         q, loaded = job.cell.question, 0
         if worker.job is not None:
             last = worker.job.cell.question
             loaded = (worker.job is job) + ((last.model, last.data) == (q.model, q.data)) + (last.model == q.model)
         others = [other.job for other in self.workers.values() if other is not worker and other.job is not None]
         same = sum(other.cell.question.model == q.model for other in others)
-        seconds = self.progress.seconds_per_row(job.place) or float(q.attack.steps)
-        return loaded, self.progress.left[job.place] * seconds / (1 + same)
+        return loaded, int(job.missing.sum()) * queries(q) / (1 + same)
 
     def _again(self, job: _Job, unit: Unit, tries: int) -> None:
-        """Hand out a unit once more, a batch at a time, before anything else."""
+        """Queue a failed unit again, batch by batch."""
         parts = [replace(unit, start=rows.start, stop=rows.stop, tries=tries) for rows in unit.batches()]
         self.again += [(job, part) for part in parts]
 
@@ -273,20 +268,20 @@ class _Run:
         self.futures[worker.executor.submit(Worker.introduce)] = worker
 
     def _replace(self, worker: _Worker) -> None:
-        """Start another worker in place of one that died or fails."""
+        """Start a new worker in place of one that died or keeps failing."""
         worker.executor.end()
         self._start(worker.number, worker.deaths)
         faults.reach("worker.replaced")
 
     def _dismiss(self, worker: _Worker, why: str) -> None:
-        """Go on without a worker, if there is another one."""
+        """Go on without a worker; raise `NoWorkers` if it was the last one."""
         self.workers.pop(worker.number).executor.end()
         self.say(f"worker {worker.number} is not used: {why}")
         if not self.workers:
             raise NoWorkers(f"no worker can be used: {why}; every machine needs the versions of this run")
 
     def _receive(self, worker: _Worker, future: Future[Any]) -> None:
-        """Take what a worker returns: its versions, the facts of a unit, or its death."""
+        """Handle what a worker returns: its versions, the facts of a unit, or its death."""
         faults.reach("unit.heard")
         error, unit, job = future.exception(), worker.unit, worker.job
         worker.unit = None
@@ -296,7 +291,7 @@ class _Run:
             how = worker.executor.end()
             self._failed(job, unit, how)
             self._replace(worker)
-        else:  # any other error comes from sending the unit or its result
+        else:  # an error here comes from sending the unit or its result
             result = future.result() if error is None else UnitResult(error=repr(error), line=one_line(error))
             self._store(worker, job, result)
             worker.errors = worker.errors + 1 if result.error else 0
@@ -304,18 +299,18 @@ class _Run:
             if result.error:
                 left = [rows.start for rows in unit.batches() if job.missing[rows].any()]
                 self._failed(job, replace(unit, start=min(left, default=unit.start)), result.line, result.error)
-            if worker.errors > 1 and self.engine.remote:  # its device may be in a state in which everything fails
+            if worker.errors > 1 and self.engine.remote:  # its device may be broken
                 self._replace(worker)
 
-    def _introduced(self, worker: _Worker, future: Future[Introduction]) -> None:
+    def _introduced(self, worker: _Worker, future: Future[tuple[str, dict[str, Any]]]) -> None:
         """Accept a worker with the versions of this process; replace one that died before it was ready."""
         error = future.exception()
         if error is None:
-            found = future.result()
-            if why := differences(found.provenance):
-                self._dismiss(worker, f"{why} (on {found.place})")
+            host, found = future.result()
+            if why := differences(found):
+                self._dismiss(worker, f"{why} (on {host})")
             else:
-                worker.provenance, worker.deaths = found.provenance, 0
+                worker.provenance, worker.deaths = found, 0
             return
         how, worker.deaths = worker.executor.end() or one_line(error), worker.deaths + 1
         if worker.deaths >= TRIES:
@@ -327,9 +322,9 @@ class _Run:
     # Results --------------------------------------------------------------------------------------------------------
 
     def _failed(self, job: _Job, unit: Unit, line: str, trace: str = "") -> None:
-        """Try a unit again, or note that its rows failed; give a cell up of which nothing succeeds.
+        """Try a unit again, or store that its rows failed; give up a cell in which nothing succeeds.
 
-        trace   the traceback of an error; nothing for a worker that died
+        trace   the traceback of an error; empty if the worker died
         """
         rows, info = f"rows {unit.start} to {unit.stop}", job.cell.info
         final = line.startswith(NUMBERED_OTHERWISE)  # another try would compute wrong figures
@@ -353,10 +348,10 @@ class _Run:
     def _fail(self, job: _Job, start: int, stop: int, error: str, line: str) -> None:
         self.store.fail(job.cell.info.key, error, (start, stop), TRIES)
         self.summary.failed[job.cell.info.key] = line
-        self.progress.drop(job.place, int(job.missing[start:stop].sum()))
+        self.progress.add(job.place, int(job.missing[start:stop].sum()), failed=True)
 
     def _store(self, worker: _Worker, job: _Job, result: UnitResult) -> None:
-        """Store the facts of a unit in one transaction; rows that are stored already stay as they are."""
+        """Store the facts of a unit in one transaction."""
         key, run = job.cell.info.key, self._run_of(worker, job.cell)
         with self.store.together():
             if result.findings is not None:
@@ -367,26 +362,25 @@ class _Run:
             for batch in result.batches:
                 if batch.trace is not None:
                     self.store.append_trace(key, int(batch.positions[0]), batch.trace)
-                peaks = {"peak_device": batch.peak_device, "peak_process": batch.peak_process}
-                self.store.append(key, batch.positions, batch.facts, run=run, **peaks)
+                self.store.append(key, batch.positions, batch.facts, run=run, peak_device=batch.peak_device)
             if self.progress.due():
                 self.store.note_progress(self.progress.note() | {"cells": self._running()})
         for batch in result.batches:
             rows = int(job.missing[batch.positions].sum())
             job.missing[batch.positions] = False
-            self.progress.add(job.place, rows, batch.seconds)
+            job.rows, job.seconds = job.rows + len(batch.facts), job.seconds + float(batch.facts.seconds.sum())
+            self.progress.add(job.place, rows)
             self.summary.rows += rows
-        self.update()
 
     def _describe(self, job: _Job, result: UnitResult) -> None:
-        """Say what the doctor saw of a model and its rows, once for all attacks."""
+        """Print the doctor's line about a model and its rows, once for all attacks."""
         line = f"{job.cell.info.model} on {job.cell.info.dataset}: {result.seen}"
         if result.seen and line not in self.summary.seen:
             self.summary.seen.append(line)
             self.say(line)
 
     def _run_of(self, worker: _Worker, cell: Cell) -> int:
-        """Return the number of the run that facts go with: it says where and how they were computed."""
+        """Return the number of the run for new facts; a run records where and how they were computed."""
         q, found = cell.question, worker.provenance or {}
         how = {"prepare": "none" if q.trace else q.prepare, "batch_size": cell.batch_size}
         known = canonical([{**found, "began": None}, how])
@@ -396,7 +390,7 @@ class _Run:
 
 
 def differences(provenance: Mapping[str, Any]) -> str:
-    """Return in which versions a worker differs from this process; an empty text if in none."""
+    """Describe how a worker's versions differ from those of this process; empty if they do not."""
     return "; ".join(
         f"it has {name} {provenance.get(name)}, this run {value}"
         for name, value in versions().items()
@@ -405,13 +399,13 @@ def differences(provenance: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def interruptible(say: Say | None = None, grace: float = GRACE) -> Iterator[threading.Event]:
-    """Yield an event that the first Ctrl-C sets; a second one, or `grace` seconds, interrupt what is running."""
+def interruptible(say: Say) -> Iterator[threading.Event]:
+    """Yield an event that the first Ctrl-C sets; a second Ctrl-C, or `GRACE` seconds, interrupt the running batch."""
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stop  # signals reach the main thread only
         return
-    timer = threading.Timer(grace, _thread.interrupt_main)
+    timer = threading.Timer(GRACE, _thread.interrupt_main)
     timer.daemon = True
 
     def stopping(number: int, frame: FrameType | None) -> None:
@@ -419,8 +413,7 @@ def interruptible(say: Say | None = None, grace: float = GRACE) -> Iterator[thre
             raise KeyboardInterrupt
         stop.set()
         timer.start()
-        if say is not None:
-            say(f"stopping within {grace:g} seconds (Ctrl-C again: at once)")
+        say(f"stopping within {GRACE:g} seconds (Ctrl-C again: at once)")
 
     before = signal.signal(signal.SIGINT, stopping)
     try:

@@ -1,7 +1,7 @@
-"""Ask whether examples found on one model fool the others of a store; keep the answers as cells of their own.
+"""Test whether examples found on one model fool the other models of a store, and store the answers as cells.
 
-Such a cell has the points of another cell and another model. Every point is judged as those of attacks are; `verify`
-checks it as any other. Its key covers the cell that the points come from, so it is asked about once.
+Such a cell has the points of another cell and another model. Points are judged as those of attacks, and `verify`
+checks them alike. The key includes the cell that the points come from, so nothing is asked twice.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sigmazero.store.store import Store
 
 
 def pairs(infos: Sequence[CellInfo]) -> Iterator[tuple[CellInfo, CellInfo]]:
-    """Yield every untargeted run with the cell of its examples on each other model of the same rows."""
+    """Yield pairs: an untargeted run, and the cell of its examples on another model of the same rows."""
     for source in infos:
         if source.goal != "untargeted" or source.budget is not None:
             continue
@@ -55,20 +55,20 @@ def _described(source: CellInfo, other: CellInfo) -> CellInfo:
 
 
 def transfer(store: Store, loader: Loader, callback: Callable[[CellInfo], None] = lambda _: None) -> int:
-    """Ask the models about what is not stored yet; return the number of rows that were asked about.
+    """Query the models about the rows that are not stored yet; return their number.
 
     Superseded cells are left out, and cells of models whose code has changed since they were run.
 
-    callback   called with each cell before its rows are asked about
+    callback   called with each cell before its model is queried
     """
-    asked, run, old = 0, None, store.superseded()
+    count, run, old = 0, None, store.superseded()
     infos = [info for info in store.cells() if info.identity and TRANSFER not in info.origin and info.key not in old]
     models = {_model(info): info for pair in pairs(infos) for info in pair}
     gone = {model for model, info in models.items() if edited(info, loader)}
     wanted, stored = list(pairs([info for info in infos if _model(info) not in gone])), set(store.cell_keys())
     involved = {info.key: info for pair in wanted for info in pair if info.key in stored}
     check_same_models(store, involved.values(), loader)
-    # The rows and the model of a loader stay until others are asked for: by rows, then by model.
+    # A loader keeps one data set and one model: sort so that each is loaded once.
     for source, info in sorted(wanted, key=lambda pair: (pair[1].data_hash, pair[1].model_sha256)):
         store.register([info])
         there, done = store.positions(source.key), store.stored(info.key)
@@ -79,12 +79,12 @@ def transfer(store: Store, loader: Loader, callback: Callable[[CellInfo], None] 
         callback(info)
         facts = _ask(store, loader, info, store.facts(source.key).take(new), there[new])
         store.append(info.key, there[new], facts, run=run)
-        asked += len(new)
-    return asked
+        count += len(new)
+    return count
 
 
 def _ask(store: Store, loader: Loader, info: CellInfo, found: Facts, places: Integers) -> Facts:
-    """Return the model's answers to the examples that were found, and to the clean inputs of the others."""
+    """Return the facts of the examples, and of the clean inputs where none was found."""
     subject, some = Subject.of_store(store, info, loader), torch.from_numpy(places)
     problem = subject.take(some)
     points = found.rebuild(problem.x)  # a sample without an example is unchanged

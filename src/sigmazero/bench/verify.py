@@ -1,13 +1,14 @@
-"""Check a store: compare checksums, rebuild every adversarial example, ask the model again, and count again.
+"""Check a store: compare checksums, rebuild every adversarial example, query the model and count the changes.
 
-Counts that no attack can have made are noticed too. Whether a search asked as often as is stored, or really found
-nothing, only another search can tell (`bench.rerun`).
+Impossible counts are found too. Only another search (`rerun`) can show whether a search made as many queries as is
+stored, or really found nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+import random
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,27 +16,36 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from sigmazero import attacks
 from sigmazero.bench import identity
-from sigmazero.bench.cells import Subject
+from sigmazero.bench.cells import Cell, Subject
 from sigmazero.bench.constraints import judge_missing
-from sigmazero.bench.loader import ABSENT, Loader, origin
+from sigmazero.bench.constraints import recall as recall_constraints
+from sigmazero.bench.loader import ABSENT, Loader, origin, recall
+from sigmazero.bench.plan import PRECISIONS, Question
+from sigmazero.bench.provenance import provenance
+from sigmazero.bench.worker import Unit, Worker
+from sigmazero.core.attack import Attack
 from sigmazero.core.model import logits_in
 from sigmazero.core.oracle import Model
-from sigmazero.core.problem import Problem, whole
+from sigmazero.core.problem import Problem
 from sigmazero.core.result import Outcome
+from sigmazero.report.runs import TRANSFER
 from sigmazero.run.precision import Numbers, strictly
-from sigmazero.store.facts import CellInfo, Facts, rounding_of, same_answers
+from sigmazero.store.facts import ROUNDING, CellInfo, Facts, Trace, rounding_of, same_answers
 from sigmazero.store.store import Flaw, Store, StoreError
-from sigmazero.store.trace import Trace
 
-BATCH_SIZE = 101  # not one that plans use: a fact must not depend on it
-COARSE = 300  # times ROUNDING: by how much two number formats, such as fp32 and bf16, may differ
+BATCH_SIZE = 101  # unlike those of plans, since no fact may depend on it
+RERUN_BATCHES = 2  # of each cell that are run again, drawn at random
+SAME = ("torch", "numpy", "device", "threads", "processor", "sigmazero")  # if these agree, the bits should agree too
+COMPARED = ("outcome", "l0", "l0_pixel", "clean_prediction", "prediction", "step_found", "forwards", "backwards")
+COARSE = 300  # times ROUNDING: how far two number formats, such as fp32 and bf16, may lie apart
 UNLOADABLE = (*ABSENT, ValueError, LookupError, TypeError)
 
 
 @dataclass(frozen=True)
 class Disagreement:
-    """A stored value that is not true; `row` is None where it concerns the whole cell, `cell` where the whole store."""
+    """A stored value that is wrong; without `row` it concerns the whole cell, without `cell` the whole store."""
 
     cell: CellInfo | None
     row: int | None
@@ -54,9 +64,9 @@ class Verification:
     """The outcome of a check of a store.
 
     rows           samples that were checked
-    skipped        cells that could not be checked, with the reason
-    notes          limits of the check, and differences of searches that were run again
-    survive_8bit   how many of the `found` adversarial examples still fool once rounded
+    skipped        cells that could not be checked, and why
+    notes          limits of the check, and how searches differed that were run again
+    survive_8bit   how many of the `found` adversarial examples still fool the model after rounding to 8 bits
     """
 
     rows: int = 0
@@ -71,19 +81,15 @@ def verify(
     store: Store,
     loader: Loader,
     *,
-    batch_size: int = BATCH_SIZE,
     export_8bit: bool = False,
     keys: Collection[str] | None = None,
 ) -> Verification:
     """Check what is stored, of all cells or of those with these keys.
 
-    First everything is compared with its checksum. Then every row is checked with a fresh forward pass in strict fp32
-    (double for cells in double precision), and every success with another one in the numbers of this process.
-    Superseded cells are about models that are no longer here, and a model with random outputs contradicts itself: of
-    these only the checksums are compared.
+    First compare checksums. Then check every row with a fresh forward pass in strict fp32 (double for cells in double
+    precision), and every success with another one in the float32 settings of this process. Superseded cells, whose
+    models are gone, and models with random outputs get the first check alone.
     """
-    if not (whole(batch_size) and batch_size >= 1):
-        raise ValueError(f"batch_size={batch_size!r} must be a whole number, 1 or more")
     done = Verification(survive_8bit=0 if export_8bit else None)
     infos, damaged = _damage(store, done, keys)
     if keys is None and None not in damaged and (proofs := sum(len(store.proofs(key)) for key in store.proof_keys())):
@@ -91,17 +97,17 @@ def verify(
     old, findings = ({}, {}) if None in damaged else (store.superseded(), store.findings())
     for key, info in infos.items():
         if key in old:
-            done.notes.append(str(Disagreement(info, None, f"superseded by [{old[key][:12]}] and not asked again")))
+            done.notes.append(str(Disagreement(info, None, f"superseded by [{old[key][:12]}], so not checked again")))
             continue
         if identity.is_random(findings.get(key, ())):
             what = f"cannot be checked: its model has random outputs ({identity.RANDOM})"
             done.skipped.append(Disagreement(info, None, what))
             continue
         try:
-            _check_cell(store, info, loader, done, batch_size)
-            store.proved(key)  # raises where a point is below what is proved
+            _check_cell(store, info, loader, done)
+            store.proved(key)  # raises if a point is below its proved bound
         except StoreError as error:
-            if not damaged & {key, None}:  # else it is among the flaws
+            if not damaged & {key, None}:  # otherwise it is among the flaws
                 done.disagreements.append(Disagreement(info, None, str(error)))
     return done
 
@@ -109,7 +115,7 @@ def verify(
 def _damage(
     store: Store, done: Verification, keys: Collection[str] | None
 ) -> tuple[dict[str, CellInfo], set[str | None]]:
-    """Note what is damaged; return the cells that can be read, and the keys of those with flaws (None: the file)."""
+    """Add the damage to `done`; return the cells that can be read, and the keys of damaged ones (None: the file)."""
     flaws = [flaw for flaw in store.damage() if keys is None or flaw.key is None or flaw.key in keys]
     damaged = {flaw.key for flaw in flaws}
     infos: dict[str, CellInfo] = {}
@@ -124,14 +130,14 @@ def _damage(
     return infos, damaged
 
 
-def _check_cell(store: Store, info: CellInfo, loader: Loader, done: Verification, batch_size: int) -> None:
+def _check_cell(store: Store, info: CellInfo, loader: Loader, done: Verification) -> None:
     wrong = [f"its {name} does not fit its key" for name in identity.contradictions(info)]
     done.disagreements += [Disagreement(info, None, what) for what in wrong]
     if lacking := int((~store.stored(info.key)).sum()):
         done.notes.append(str(Disagreement(info, None, f"{lacking} of {info.rows} rows are not stored yet")))
     try:
         subject = Subject.of_store(store, info, loader)
-        found = list(_disagreements(store, info, subject, done, batch_size))
+        found = list(_disagreements(store, info, subject, done))
         same_rows = subject.rows.content_hash == info.data_hash
         if found and not wrong and same_rows and edited(info, loader):
             found, changed = [], "the source files or layers of its model have changed since it was run"
@@ -150,9 +156,9 @@ def edited(info: CellInfo, loader: Loader) -> bool:
 
 
 def _disagreements(
-    store: Store, info: CellInfo, subject: Subject, done: Verification, batch_size: int
+    store: Store, info: CellInfo, subject: Subject, done: Verification
 ) -> Iterator[tuple[int | None, str]]:
-    """Yield what is not true of a stored cell: the number of the row, if it concerns one, and a sentence."""
+    """Yield what is wrong with a stored cell: the row's number, if it concerns one, and a sentence."""
     facts, places = store.facts(info.key), store.positions(info.key)
     done.rows += len(facts)
     wrong = [*subject.differences(info), *_other_rows(subject, info, facts, places)]
@@ -162,15 +168,15 @@ def _disagreements(
         wrong = ["the model here answers differently from the one that was attacked"]
     if wrong:
         yield from ((None, what) for what in wrong)
-        return  # another model or other rows than those of the run: nothing more can be checked
+        return  # not the model or rows of the run: nothing more can be checked
     device = problem.x.device
     if judge_missing(info, problem.domain):
-        done.notes.append(str(Disagreement(info, None, "accept of its space is not stored, and was not asked again")))
+        done.notes.append(str(Disagreement(info, None, "accept of its space is not stored, so it was not checked")))
     numbers = Numbers.strict(device) if info.precision == "fp64" else Numbers.current(device)
     yield from ((int(row), what) for mask, what in facts.impossible(info.steps) for row in facts.row[mask])
     with strictly(network, device):
-        for start in range(0, len(facts), batch_size):
-            part, at = facts.take(slice(start, start + batch_size)), places[start : start + batch_size]
+        for start in range(0, len(facts), BATCH_SIZE):
+            part, at = facts.take(slice(start, start + BATCH_SIZE)), places[start : start + BATCH_SIZE]
             some = subject.take(torch.from_numpy(at))
             yield from contradicted(network, some, part, coarse_numbers(info))
             yield from _holds_in_one_format(network, some, part, numbers)
@@ -182,12 +188,12 @@ def _disagreements(
                 done.survive_8bit += int((changed & still).sum())
         for place in np.flatnonzero(store.traced(info.key)).tolist():
             trace = store.trace(info.key, place)
-            if what := _check_trace(network, subject.take(torch.tensor([place])), trace, batch_size):
+            if what := _check_trace(network, subject.take(torch.tensor([place])), trace):
                 yield int(subject.rows.ids[place]), what
 
 
 def _other_rows(subject: Subject, info: CellInfo, facts: Facts, places: NDArray[Any]) -> Iterator[str]:
-    """Yield how the rows that the facts are about differ from those here."""
+    """Yield how the present rows differ from those of the facts."""
     rows = subject.rows
     if len(rows) != info.rows:
         yield f"there are {len(rows)} rows here and {info.rows} in the store"
@@ -202,15 +208,15 @@ def _other_rows(subject: Subject, info: CellInfo, facts: Facts, places: NDArray[
         yield f"a change is stored at feature {int(facts.index.max())}, but there are {features} features"
 
 
-def _check_trace(network: Model, problem: Problem, trace: Trace, batch_size: int) -> str:
+def _check_trace(network: Model, problem: Problem, trace: Trace) -> str:
     """Return what is wrong with a trace; nothing if all is well."""
     if not np.array_equal(trace.clean, problem.x[0].cpu().numpy()):
         return "the trace begins at another input"
-    for start in range(0, len(trace), batch_size):
-        points = [trace.point(query) for query in range(start, min(start + batch_size, len(trace)))]
+    for start in range(0, len(trace), BATCH_SIZE):
+        points = [trace.point(query) for query in range(start, min(start + BATCH_SIZE, len(trace)))]
         logits = logits_in(network(torch.from_numpy(np.stack(points)).to(problem.x)))
         same = problem.take(torch.zeros(len(points), dtype=torch.int64, device=problem.x.device))
-        stored = torch.from_numpy(trace.margin[start : start + batch_size]).to(logits)
+        stored = torch.from_numpy(trace.margin[start : start + BATCH_SIZE]).to(logits)
         if bool(((same.goal.margin(logits) - stored).abs() > rounding_of(logits)).any()):
             return "a margin of the trace is not the model's"
     return ""
@@ -224,7 +230,7 @@ def coarse_numbers(info: CellInfo) -> bool:
 
 
 def _holds_in_one_format(network: Model, problem: Problem, facts: Facts, numbers: Numbers) -> Iterator[tuple[int, str]]:
-    """Yield stored points that hold in strict fp32 or in these numbers, but not in both, by the row's number."""
+    """Yield the rows whose point holds in strict fp32 or in these float32 settings, but not in both."""
     strict = Numbers.strict(numbers.device)
     if numbers == strict:
         return
@@ -240,13 +246,13 @@ def _holds_in_one_format(network: Model, problem: Problem, facts: Facts, numbers
 
 
 def contradicted(network: Model, problem: Problem, facts: Facts, coarse: bool = False) -> list[tuple[int, str]]:
-    """Return what is not true of some facts, by the row's number; ask the model about clean and adversarial inputs.
+    """Query the model at clean and adversarial inputs; return what is wrong with some facts, by the row's number.
 
-    Call it in strict fp32. `problem` has the rows of the facts in their order. `coarse` says that the facts were made
+    Call it in strict fp32. `problem` has the rows of the facts in their order. `coarse` means that the facts were made
     in a coarser number format, in which rounding alone may make a clean input right or wrong.
     """
     x_adv = facts.rebuild(problem.x)
-    # A model may write to what it is given, and give the same memory again.
+    # A model may write to its input, and return the same memory again.
     clean, logits = logits_in(network(problem.x.clone())).clone(), logits_in(network(x_adv.clone()))
     slack, found, margin = rounding_of(logits), facts.found, problem.goal.margin(logits)
     counts = problem.domain.count(x_adv)
@@ -278,7 +284,7 @@ def contradicted(network: Model, problem: Problem, facts: Facts, coarse: bool = 
 
 
 def _illegal(problem: Problem, x_adv: Tensor, facts: Facts) -> Iterator[tuple[NDArray[np.bool_], str]]:
-    """Yield whether stored examples are legal in their space, and whether their costs are right."""
+    """Yield which stored examples are illegal in their space, and which costs are wrong."""
     changed = facts.found & (np.diff(facts.offsets) > 0)
     domain = problem.domain
     illegal = _array(domain.within(x_adv) & ~domain.legal(x_adv))
@@ -301,3 +307,122 @@ def _gap(logits: Tensor) -> Tensor:
 
 def _array(values: Tensor) -> NDArray[Any]:
     return np.asarray(values.cpu().numpy())
+
+
+# Searches that are run again ------------------------------------------------------------------------------------------
+
+
+def rerun(store: Store, loader: Loader, share: float | int, done: Verification, seed: int = 0) -> int:
+    """Run batches of some cells again and add to `done.notes` how they differ; return the number of rows compared.
+
+    Another processor, number of threads or version rounds differently and may lead a search elsewhere. So differences
+    are figures and no accusation. Cells that `done` could not check, or found wrong, are left out.
+
+    share   a number of cells, or a float: the share of all cells; at least one cell is drawn
+    seed    for the draw of cells and batches
+    """
+    out = {one.cell.key for one in (*done.skipped, *done.disagreements) if one.cell is not None and one.row is None}
+    out |= store.superseded().keys()
+    # Cells of `transfer` have no search to run again.
+    every = [one.cell for one in store.status() if one.done and TRANSFER not in one.cell.origin]
+    candidates = [info for info in every if info.key not in out]
+    if not candidates:
+        done.notes.append("no cell could be run again")
+        return 0
+    draw = random.Random(seed)
+    count = round(share * len(candidates)) if isinstance(share, float) else share
+    rows = 0
+    for info in draw.sample(candidates, min(max(count, 1), len(candidates))):
+        try:
+            rows += _rerun_cell(store, info, loader, done, draw)
+        except (*UNLOADABLE, StoreError) as error:
+            done.skipped.append(Disagreement(info, None, f"cannot be run again: {error}"))
+    return rows
+
+
+def _rerun_cell(store: Store, info: CellInfo, loader: Loader, done: Verification, draw: random.Random) -> int:
+    """Run batches of a cell again in the same way; return the number of rows."""
+    if not info.identity:
+        raise LookupError("it does not describe its attack in full")
+    worker, question = Worker(loader, foreign=True), _question(store, info, loader)
+    batches, traced, rows = store.batches(info.key), store.traced(info.key), 0
+    for places, made in draw.sample(batches, min(RERUN_BATCHES, len(batches))):
+        size, trace = int(made.get("batch_size", len(places))), bool(traced[places].any())
+        cell = Cell(info, replace(question, batch_size=size, prepare=made.get("prepare", "fold"), trace=trace))
+        start = int(places[0]) // size * size
+        result = worker.attack(Unit(cell, start, min(start + size, info.rows)))
+        if result.error:
+            raise ValueError(result.line)
+        (batch,) = result.batches
+        fresh = batch.facts.take(np.isin(batch.positions, places))
+        done.notes += _compared(info, store.facts(info.key, positions=places), fresh, _same_place(made, loader.device))
+        rows += len(places)
+    return rows
+
+
+def _question(store: Store, info: CellInfo, loader: Loader) -> Question:
+    """Return the question of a stored cell."""
+    model, _, target = origin(info)
+    settings: dict[str, Any] = {name: getattr(info, name) for name in ("unit", "goal", "budget", "seed", "margin")}
+    return Question(
+        model,
+        recall(store, info, loader),
+        info.attack,
+        attack_of(info.identity["attack"]),
+        target=target,
+        precision=info.precision if info.precision in PRECISIONS else None,
+        allowed=recall_constraints(store, info, loader.spaces),
+        **settings,
+    )
+
+
+def attack_of(described: Mapping[str, Any]) -> Attack:
+    """Return the attack that a cell's identity describes: one of the registry, as it is here."""
+    kind = described["class"]
+    known = next((each for each in attacks.ATTACKS.values() if type(each).__name__ == kind), None)
+    if known is None or "code" in described:
+        raise LookupError(f"its attack {kind} is not in the registry of sigmazero")
+    values: dict[str, Any] = {
+        name: attack_of(value) if isinstance(value, dict) else tuple(value) if isinstance(value, list) else value
+        for name, value in described["parameters"].items()
+    }
+    made = replace(known, **values)
+    if made.version != described["version"]:
+        raise ValueError(f"{kind} is version {made.version} here, the facts are of version {described['version']}")
+    if identity.describe_attack(made) != described:
+        raise ValueError(f"{kind} is described with other parameters or other code than it has here")
+    return made
+
+
+def _same_place(made: Mapping[str, Any], device: torch.device) -> bool:
+    """Return whether a run with this provenance should give the same bits here."""
+    here = provenance(device)
+    return device.type == "cpu" and all(made.get(name) == here.get(name) for name in SAME)
+
+
+def _compared(info: CellInfo, stored: Facts, fresh: Facts, same_place: bool) -> list[str]:
+    """Return a line about how a batch that was run again differs from the stored one; nothing if it does not."""
+    masks = {name: getattr(stored, name) != getattr(fresh, name) for name in COMPARED}
+    masks["margin"] = ~np.isclose(stored.margin, fresh.margin, rtol=ROUNDING, atol=ROUNDING, equal_nan=True)
+    masks["changes"] = np.array([one != two for one, two in zip(_changes(stored), _changes(fresh), strict=True)])
+    parts = [f"{name} of {int(mask.sum())}" for name, mask in masks.items() if mask.any()]
+    if not parts:
+        return []
+    where = "here" if same_place else "on another machine or with other versions"
+    means = [_mean(each.l0[np.isfinite(each.l0)]) for each in (fresh, stored)]
+    queries = [_mean(each.forwards + each.backwards) for each in (fresh, stored)]
+    what = (
+        f"run again {where}, of {len(stored)} rows differ: {', '.join(parts)}; mean changes {means[0]:.2f} against "
+        f"{means[1]:.2f} stored, mean queries {queries[0]:.0f} against {queries[1]:.0f} stored"
+    )
+    return [str(Disagreement(info, None, what))]
+
+
+def _changes(facts: Facts) -> list[bytes]:
+    """Return the changes of each row as bytes."""
+    spans = zip(facts.offsets[:-1], facts.offsets[1:], strict=True)
+    return [facts.index[a:b].tobytes() + facts.value[a:b].tobytes() for a, b in spans]
+
+
+def _mean(values: NDArray[Any]) -> float:
+    return float(values.mean()) if len(values) else float("nan")

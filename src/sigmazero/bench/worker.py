@@ -1,15 +1,14 @@
 """Attack batches of a cell and return their facts; nothing here knows the store.
 
-Batch i of a cell is rows i·b to (i+1)·b, where b is the cell's batch size. So a row's batch depends on nothing but its
-position, and a resumed run repeats the batches, and on the same machine the bits, of an undisturbed one.
+Batch i of a cell is rows i·b to (i+1)·b, where b is the cell's batch size. So a row's batch depends on its position
+alone, and a resumed run repeats the batches of an undisturbed one; on the same machine it gives the same bits.
 
-What is costly to make stays from one unit to the next: the subject of the cell, the prepared copy of its model, the
-recordings, the batch size that fits.
+The worker keeps what is costly to make from one unit to the next: the subject of the cell, the prepared copy of its
+model, the recordings, and the batch size that fits.
 """
 
 from __future__ import annotations
 
-import os
 import platform
 import traceback
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -26,7 +25,7 @@ from sigmazero import models
 from sigmazero.bench.cells import Cell, Subject
 from sigmazero.bench.identity import is_random, probe
 from sigmazero.bench.loader import Loader
-from sigmazero.bench.provenance import peak_device, peak_process, provenance, reset_peak
+from sigmazero.bench.provenance import peak_device, provenance, reset_peak
 from sigmazero.bench.recorder import Recorder
 from sigmazero.core import faults
 from sigmazero.core.findings import CODES
@@ -38,18 +37,17 @@ from sigmazero.models.doctor import ROWS, examine
 from sigmazero.run import Hardware, Prepared, Session
 from sigmazero.run.memory import at_most
 from sigmazero.run.precision import Numbers
-from sigmazero.store.facts import Facts
-from sigmazero.store.trace import Trace
+from sigmazero.store.facts import Facts, Trace
 
-NUMBERED_OTHERWISE = "SZ034"  # labels are numbered otherwise than the model's classes
+NUMBERED_OTHERWISE = "SZ034"  # labels and classes are numbered differently
 
 
 @dataclass(frozen=True)
 class Unit:
     """Consecutive batches of a cell for one worker: the rows from `start` up to `stop`.
 
-    examine   run the doctor on the cell's model, too
-    tries     how often this unit has failed so far
+    examine   also run the doctor on the cell's model
+    tries     how often this unit has failed
     """
 
     cell: Cell
@@ -66,13 +64,11 @@ class Unit:
 
 @dataclass(frozen=True)
 class Batch:
-    """The facts of some rows of a cell, what they took, and the trace of a single row if the cell asks for it."""
+    """The facts of some rows of a cell, their time and memory, and the trace if the cell is traced."""
 
     positions: NDArray[np.int64]
     facts: Facts
-    seconds: float
     peak_device: int | None
-    peak_process: int | None
     trace: Trace | None = None
 
 
@@ -80,7 +76,7 @@ class Batch:
 class UnitResult:
     """The finished batches of a unit, and the error that ended it: its traceback and its first line.
 
-    seen  the doctor's line about clean accuracy, classes, range of the values and gradients
+    seen  the doctor's line: clean accuracy, classes, range of the values, gradients
     """
 
     batches: list[Batch] = field(default_factory=list)
@@ -91,18 +87,10 @@ class UnitResult:
     seen: str = ""
 
 
-@dataclass(frozen=True)
-class Introduction:
-    """Where a worker computes, and with which versions."""
-
-    place: str
-    provenance: dict[str, Any]
-
-
 class Worker:
     """Attack units. Cells of one model share its prepared copy; batches of one cell also share the recordings.
 
-    foreign   another process made the cells: apply the float32 settings that they name
+    foreign   another process made the cells, so apply the float32 settings that they name
     """
 
     def __init__(self, loader: Loader, *, foreign: bool = False) -> None:
@@ -111,12 +99,12 @@ class Worker:
         self._prepared: tuple[nn.Module, Prepared] | None = None
         self._session: tuple[str, Session] | None = None
 
-    def introduce(self) -> Introduction:
-        """Return where this worker computes, and with which versions."""
-        return Introduction(f"{platform.node()} {os.getpid()}", provenance(self.loader.device))
+    def introduce(self) -> tuple[str, dict[str, Any]]:
+        """Return the name of this machine, and the worker's provenance."""
+        return platform.node(), provenance(self.loader.device)
 
     def attack(self, unit: Unit) -> UnitResult:
-        """Attack the batches of a unit; an error ends it, and the batches before it are kept."""
+        """Attack the batches of a unit; after an error return those before it."""
         faults.reach("unit.taken")
         cell, batches = unit.cell, list[Batch]()
         findings, answers, error, line, seen = None, None, "", "", ""
@@ -129,9 +117,9 @@ class Worker:
                 attack = self._traced if cell.question.trace else self._batch
                 for rows in unit.batches():
                     for batch in attack(cell, rows):
-                        batches.append(batch)  # one by one: those before an error count
+                        batches.append(batch)  # one by one, so that those before an error count
         except Exception as raised:
-            # An attack or a model may raise anything. The text travels, since the error itself may not be picklable.
+            # An attack or a model may raise anything. Return its text: the error itself may not be picklable.
             error = _printable("".join(traceback.format_exception(raised)))
             line = _printable(describe(raised))
         faults.reach("unit.done")
@@ -144,7 +132,7 @@ class Worker:
         return Numbers.named(cell.info.precision, self.loader.device).applied()
 
     def _batch(self, cell: Cell, rows: slice) -> Iterator[Batch]:
-        """Attack one batch, in parts if memory does not suffice; if the model stops answering, keep what is done."""
+        """Attack one batch, in parts if memory is short; if the model stops answering, yield what is done."""
         session, places = self._of(cell), torch.arange(rows.start, rows.stop, device="cpu")
         reset_peak(self.loader.device)
         parts: list[tuple[Tensor, Result]] = []
@@ -167,17 +155,17 @@ class Worker:
             raise ValueError(f"a trace needs fp32 or fp64: a search in {precision} rounds the points it asks about")
         subject, places = self.subject(cell), torch.arange(rows.start, rows.stop, device="cpu")
         recorder = Recorder(subject.network, subject.take(places))
-        # A captured step would be recorded once and replayed unseen.
+        # The recorder sees no query of a captured step.
         hardware = Hardware("fp32", capture=False, prepare="none")
         result = Session(self.loader.ready(cell.question.attack), recorder, hardware).run(recorder.problem)
         yield self._facts(cell, places, result, recorder.trace())
 
     def _facts(self, cell: Cell, places: Tensor, result: Result, trace: Trace | None = None) -> Batch:
         facts, device = self.subject(cell).facts(result, places), self.loader.device
-        return Batch(places.numpy(), facts, result.seconds, peak_device(device), peak_process(), trace)
+        return Batch(places.numpy(), facts, peak_device(device), trace)
 
     def subject(self, cell: Cell) -> Subject:
-        """Return the subject of a cell; refuse other weights or rows than those that the cell is about."""
+        """Return the subject of a cell; refuse weights or rows that are not the cell's."""
         q = cell.question
         key = (q.model, q.data, cell.info.precision == "fp64", q.target, q.seed, q.unit, q.budget, q.margin, q.allowed)
         if self._subject is None or self._subject[0] != key:
@@ -202,21 +190,21 @@ class Worker:
         return self._session[1]
 
     def _answers(self, cell: Cell, findings: list[dict[str, str]]) -> Tensor | None:
-        """Return the model's logits for a few clean rows; None where the doctor found them to be random."""
+        """Return the model's logits for a few clean rows; None if the doctor found them to be random."""
         if is_random(findings):
             return None
         subject = self.subject(cell)
         return probe(subject.network, subject.problem.x)
 
     def diagnose(self, cell: Cell) -> tuple[list[dict[str, str]], str]:
-        """Return the doctor's findings about a cell's model as texts, each with its meaning, and the line about it.
+        """Return the doctor's findings about a cell's model, each with its meaning, and its line about the model.
 
-        The doctor asks about no more rows at a time than an attack does, so that it needs no more memory.
+        The doctor uses no larger batches than the attack, so that it needs no more memory.
         """
         subject, allowed = self.subject(cell), cell.question.allowed
         count = len(subject.rows)
         picks = torch.linspace(0, count - 1, min(count, cell.batch_size, ROWS), device="cpu").round().long()
-        # Limits for each sample would have to be chosen with the rows.
+        # Bounds for each sample would have to be selected with the rows.
         several = any(isinstance(bound, Tensor) and bound.ndim for bound in allowed.bounds)
         box: dict[str, Any] = {"bounds": (-torch.inf, torch.inf) if several else allowed.bounds, "space": allowed.space}
         lines: list[str] = []
@@ -226,19 +214,19 @@ class Worker:
 
 
 def _refuse_other_numbers(findings: Sequence[Mapping[str, str]]) -> None:
-    """Stop where the labels are numbered otherwise than the model's classes: every figure would be wrong."""
+    """Raise an error if labels and classes are numbered differently: every figure would be wrong."""
     for each in findings:
         if each["code"] == NUMBERED_OTHERWISE:
             raise ValueError(f"{NUMBERED_OTHERWISE}: {each['title']}. {each['detail']} Fix: {each['fix']}")
 
 
 def _printable(text: str) -> str:
-    """Spell out what no encoding can write, such as parts of file names."""
+    """Escape characters that cannot be encoded, such as parts of file names."""
     return text.encode(errors="backslashreplace").decode()
 
 
 def _accuracy(cell: Cell) -> float | None:
-    """Return the accuracy that the zoo knows of a cell's model; None for a model that is not of the zoo."""
+    """Return the zoo's accuracy of a cell's model; None for a model that is not in the zoo."""
     entry = models.find(cell.question.model.spec)
     return None if entry is None else entry.clean_accuracy or entry.implied_accuracy
 

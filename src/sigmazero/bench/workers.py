@@ -1,6 +1,6 @@
-"""Engines start workers. Each worker is an executor of its own, so that a death names the unit that was running.
+"""Engines start workers. Each worker has its own executor: if it dies, the lost unit is known.
 
-`Here` calls in this process, `Processes` has a process for each worker, and `RayWorkers` (in `ray_workers`) an actor.
+`Here` works in this process; `Processes` starts a process for each worker, `RayWorkers` (in `ray_workers`) an actor.
 """
 
 from __future__ import annotations
@@ -14,16 +14,15 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 
 from sigmazero.bench.loader import Loader
 from sigmazero.bench.worker import Worker
 from sigmazero.core import faults
-from sigmazero.core.inputs import hint
 
-ENGINES = ("local", "processes", "ray")
+Name = Literal["local", "processes", "ray"]
 CGROUP, GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
@@ -35,12 +34,12 @@ class WorkerExecutor(Executor):
         raise NotImplementedError
 
     def end(self) -> str:
-        """End the worker at once, whatever it does, and return how it ended."""
+        """Kill the worker at once and return how it ended."""
         raise NotImplementedError
 
 
 class Engine(Protocol):
-    """Starts workers by their numbers, again where one died."""
+    """Start workers, which are known by their numbers."""
 
     @property
     def size(self) -> int:
@@ -48,7 +47,7 @@ class Engine(Protocol):
 
     @property
     def remote(self) -> bool:
-        """Whether workers are other processes, which cannot use what is in the memory of this one."""
+        """Whether workers are other processes, which do not share this one's memory."""
 
     def start(self, number: int) -> WorkerExecutor:
         """Start a worker; calls wait until it is ready."""
@@ -58,7 +57,7 @@ class Engine(Protocol):
 
 
 class Here(WorkerExecutor):
-    """This process, as an engine and as its only worker: a call is done when `submit` returns."""
+    """This process as an engine with one worker: `submit` returns when the call is done."""
 
     size, remote = 1, False
 
@@ -84,7 +83,7 @@ class Here(WorkerExecutor):
 
 
 class OneProcess(ProcessPoolExecutor, WorkerExecutor):
-    """One process. A pool of several would give up all calls when one of its processes dies."""
+    """A pool of one process: a larger pool gives up all calls when one process dies."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Call a method of the worker in the other process."""
@@ -103,24 +102,24 @@ class OneProcess(ProcessPoolExecutor, WorkerExecutor):
 
 
 class Processes:
-    """Processes on this machine: by default one for each usable processor core, or one for each CUDA device."""
+    """Processes on this machine: by default one for each usable core, or for each CUDA device."""
 
     remote = True
 
     def __init__(self, loader: Loader, workers: int | None = None) -> None:
-        self.loader, self._devices = loader, [loader.runs_on]
-        if str(loader.runs_on) == "cuda":  # no single one is named: all of them
+        self.loader, self._devices = loader, [loader.device]
+        if str(loader.device) == "cuda":  # without a number: all of them
             self._devices = [torch.device("cuda", index) for index in range(torch.cuda.device_count())]
-        self.size = workers or (usable_cores() if loader.runs_on.type == "cpu" else len(self._devices))
+        self.size = workers or (usable_cores() if loader.device.type == "cpu" else len(self._devices))
         method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
         self._context: Any = multiprocessing.get_context(method)
         if method == "forkserver":
             self._context.set_forkserver_preload([__name__])
 
     def start(self, number: int) -> WorkerExecutor:
-        """Start a process; CUDA devices are dealt out in turn."""
+        """Start a process; the CUDA devices are used in turn."""
         device = self._devices[number % len(self._devices)]
-        loader = Loader(device, self.loader.model_dir, self.loader.data_dir, self.loader.trust)
+        loader = Loader(device, self.loader.trust)
         return OneProcess(1, self._context, initializer=begin, initargs=(loader, self.fault()))
 
     def fault(self) -> str:
@@ -132,10 +131,10 @@ class Processes:
 
 
 def begin(loader: Loader, fault: str = "") -> None:
-    """Make this process a worker with one thread. It ends with the process that started it, also within a batch."""
+    """Make this process a worker with one thread, which ends with the process that started it."""
     faults.arm(fault)
     faults.reach("worker.begun")
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of the run; the driver decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the driver decides what happens
     faulthandler.enable()
     torch.set_num_threads(1)  # two busy threads on a core are many times slower than one
     parent = multiprocessing.parent_process()
@@ -163,9 +162,9 @@ def usable_cores() -> int:
 
 
 def _quotas(cgroup: Path, groups: Path) -> Iterator[float]:
-    """Yield the CPU quotas of this process's control groups and of those around them, in cores.
+    """Yield the CPU quotas, in cores, of this process's control groups and of their parents.
 
-    `groups` has a line for each: number, controllers and path; in version 2 of cgroups there is one, with none.
+    Each line of `groups` has a number, controllers and a path; cgroups v2 have one line without controllers.
     """
     lines = groups.read_text().splitlines() if groups.exists() else []
     for _, controllers, path in (line.split(":", 2) for line in lines):
@@ -182,7 +181,7 @@ def _quotas(cgroup: Path, groups: Path) -> Iterator[float]:
 
 
 def choose_engine(
-    name: str,
+    name: Name,
     loader: Loader,
     *,
     workers: int | None = None,
@@ -194,8 +193,6 @@ def choose_engine(
     address           of a Ray cluster: "auto" for the one on this machine, or HOST:PORT; by default Ray is started here
     gpus_per_worker   of each Ray worker; 0.25 puts four on one GPU
     """
-    if name not in ENGINES:
-        raise ValueError(f"there is no engine {name!r}; {hint(name, ENGINES)}")
     if workers is not None and workers < 1:
         raise ValueError(f"workers={workers} must be 1 or more")
     if gpus_per_worker is not None and not gpus_per_worker > 0:
@@ -205,10 +202,8 @@ def choose_engine(
     for option, value in (("address", address), ("gpus_per_worker", gpus_per_worker)):
         if value is not None and name != "ray":
             raise ValueError(f"{option}={value} has no effect with the engine {name!r}; use the engine 'ray'")
-    if gpus_per_worker is not None and loader.runs_on.type != "cuda":
-        raise ValueError(
-            f"{gpus_per_worker:g} GPUs for each worker need a CUDA device; this run is on {loader.runs_on}"
-        )
+    if gpus_per_worker is not None and loader.device.type != "cuda":
+        raise ValueError(f"{gpus_per_worker:g} GPUs for each worker need a CUDA device; this run is on {loader.device}")
     if name == "local":
         return None
     if name == "processes":

@@ -30,9 +30,7 @@ def load_network(card: ModelCard, folder: Path, loader: Loader) -> nn.Module:
     refuse_untrusted([card.spec], loader.trust)
     spec = card.model if card.code_file is None else f"{folder / card.model}"
     weights = None if card.weights is None else folder / card.weights
-    network = models.load(
-        spec, weights=weights, model_dir=loader.model_dir, normalize=card.normalize, device=loader.device
-    )
+    network = models.load(spec, weights=weights, normalize=card.normalize, device=loader.device)
     if card.sha256 not in (None, found := identity.hash_weights(network)):
         raise BoardError(
             f"{folder}: the weights of {card.name} here have sha256 {found}, its card says {card.sha256[:12]}...; "
@@ -75,14 +73,12 @@ class Placement:
 
         It has the form of a benchmark's cell, so that everything that reads and checks stores works here as well.
         """
-        rows, allowed, sha256 = self.rows, self.allowed, str(self.card.sha256)
+        rows, allowed = self.rows, self.allowed
         parameters = {"steps": 0, "by": by, "tool": tool, "turn": turn, "ability": ability_of(self.network)}
-        limits = allowed.identity(tuple(rows.images.shape[1:]))
         question: dict[str, Any] = {
-            **({"space": limits["space"]} if limits["space"] else {}),
             "format": FORMAT,
             "attack": {"class": "Submission", "version": 1, "parameters": parameters},
-            "model": {"weights": sha256, "code": {}},
+            "model": {"weights": self.card.sha256, "code": {}},
             "data": rows.content_hash,
             "ids": identity.hash_integers(rows.ids),
             "targets": None,
@@ -90,27 +86,14 @@ class Placement:
             "budget": None,
             "seed": 0,
             "precision": "fp32",
-            "bounds": [identity.plain_bound(bound) for bound in allowed.bounds],
-            "mask": None,
+            **allowed.identity(tuple(rows.images.shape[1:])),
         }
-        return CellInfo(
-            key=identity.digest(question),
+        return CellInfo.of(
+            question,
             model=self.card.name,
             dataset=self.rules.name,
             attack=tool,
-            parameters=parameters,
-            version=1,
-            steps=0,
-            unit=self.rules.unit,
-            goal="untargeted",
-            budget=None,
-            seed=0,
-            precision="fp32",
             rows=len(rows),
-            model_sha256=sha256,
-            data_hash=rows.content_hash,
-            bounds=(question["bounds"][0], question["bounds"][1]),
-            identity=question,
             origin=self.origin(),
             about=about(rows, allowed),
         )

@@ -37,7 +37,7 @@ def build_example(folder: Path, loader: Loader, *, rows: int = 20, version: str 
         first = source == PHOTOS
         spec = DataSpec(name, source, f"0:{rows}") if first else DataSpec(name, source, limit=rows, seed=0)
         try:
-            made = new_board(folder, name, spec, unit, ks, loader.data_dir)
+            made = new_board(folder, name, spec, unit, ks)
         except ABSENT as error:
             yield f"board {name} is left out: {one_line(error)}"
             continue
@@ -46,7 +46,7 @@ def build_example(folder: Path, loader: Loader, *, rows: int = 20, version: str 
             on.setdefault(model, []).append(name)
     for model, names in on.items():
         try:
-            models.load(model, model_dir=loader.model_dir)
+            models.load(model)
         except ABSENT as error:
             yield f"{model} is left out: {one_line(error)}"
             continue

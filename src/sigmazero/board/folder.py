@@ -95,7 +95,7 @@ class Leaderboard:
         rules = self.boards[name]
         if name not in self._rows:
             refuse_untrusted([rules.data], loader.trust)
-            rows = load_rows(self.source(rules.data), loader.data_dir)
+            rows = load_rows(self.source(rules.data))
             if rows.content_hash != rules.sha256:
                 raise BoardError(
                     f"{self.path / RULES}: the rows of board {name} here have sha256 {rows.content_hash[:12]}, the "
@@ -119,7 +119,7 @@ class Leaderboard:
     @contextmanager
     def changing(self) -> Iterator[None]:
         """Keep other processes from changing the leaderboard; put right what a killed one left half done."""
-        lock = WriterLock(self.path / ".board", 0.0)
+        lock = WriterLock(self.path / ".board")
         try:
             for part in self.path.glob(f"entries/.*{PART}"):
                 shutil.rmtree(part)
@@ -182,7 +182,7 @@ class BoardFile(Table):
     boards: dict[str, BoardTable] = Field(default={})
 
 
-def new_board(path: Path, name: str, spec: DataSpec, unit: Unit, ks: Sequence[int], data_dir: Path | None) -> Rows:
+def new_board(path: Path, name: str, spec: DataSpec, unit: Unit, ks: Sequence[int]) -> Rows:
     """Add a board to the rules of a leaderboard, which may be new; a file of rows is copied into its folder."""
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):
         raise ValueError(f"a board called {name!r}: use small letters, digits and hyphens")
@@ -191,7 +191,7 @@ def new_board(path: Path, name: str, spec: DataSpec, unit: Unit, ks: Sequence[in
         raise BoardError(f"{path / RULES} has a board {name} already, and its rows are fixed; choose another name")
     if spec.source not in DATASETS and is_folder(spec.source):
         raise ValueError(f"{spec.source} is a folder, and a board copies one file; save its rows as .npz first")
-    rows = load_rows(spec, data_dir)
+    rows = load_rows(spec)
     Allowed().on(rows).pose(rows.images, rows.labels, unit=unit)  # rows that no attack could begin at are an error now
     path.mkdir(parents=True, exist_ok=True)
     copied = _copied(Path(spec.source), path) if is_data_file(spec.source) else []

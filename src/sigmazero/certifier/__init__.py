@@ -1,3 +1,3 @@
-"""Bounds that are proved, optima that are known, and smoothed classifiers: how far an attack is from the truth."""
+"""Proved lower bounds (`certify`), networks with proved optima (`suite`), and smoothed classifiers (`smoothing`)."""
 
 __all__ = ["suite"]

@@ -1,8 +1,8 @@
-"""Forward pass of affine bounds: every value between two planes over the few features that may change.
+"""Affine bounds: a forward pass in which every value lies between two planes over the features that may change.
 
-Where t sites are chosen there are few free features, and a plane over them is a handful of numbers for each value. One
-pass through the network bounds every layer, much more tightly than intervals and for a fraction of the cost of going
-back from every neuron. A plane is a slope for each free feature and a constant, all about deviations.
+With few free features a plane is a handful of numbers: a slope for each, and a constant, all about deviations. One
+pass bounds every layer, much more tightly than intervals, and for a fraction of the cost of going back from every
+neuron.
 """
 
 from dataclasses import dataclass
@@ -23,24 +23,15 @@ class FreeFeatures:
     lo: Tensor
     hi: Tensor
 
-    def __len__(self) -> int:
-        """Return the number of tasks."""
-        return len(self.lo)
-
-    @property
-    def count(self) -> int:
-        """Return the number of free features of a task."""
-        return self.lo[0].numel()
-
     @property
     def planes(self) -> int:
-        """Return how many numbers a plane has."""
-        return self.count + 1
+        """Return how many numbers a plane has: one for each free feature, and a constant."""
+        return self.lo[0].numel() + 1
 
     def least(self, planes: Tensor) -> Tensor:
         """Return the least value of each plane (tasks, numbers, ...) over the free features."""
         slopes, constant = planes[:, :-1], planes[:, -1]
-        shape = (len(self), self.count, *(1,) * (planes.ndim - 2))
+        shape = (len(self.lo), self.planes - 1, *(1,) * (planes.ndim - 2))
         lo, hi = self.lo.reshape(shape), self.hi.reshape(shape)
         gain = torch.maximum(-slopes * lo, -slopes * hi)
         if self.lo.shape[2] == 1:
@@ -53,7 +44,7 @@ class FreeFeatures:
         return self.least(low).clamp_max(0.0), -self.least(-high).clamp_max(0.0)
 
     def size(self, planes: Tensor) -> Tensor:
-        """Return how far from 0 any plane of a task can be (tasks,)."""
+        """Return how far any plane of a task can be from 0 (tasks,)."""
         most = torch.maximum(-self.lo, self.hi).flatten(1)
         largest = torch.linalg.vector_norm(planes.flatten(2), torch.inf, dim=2)
         found: Tensor = (largest[:, :-1] * most).sum(1) + largest[:, -1]
@@ -64,8 +55,8 @@ class FreeFeatures:
 class AffineBounds:
     """Planes below and above the values in a window of a layer (tasks, numbers, height, width, channels).
 
-    `origin` (tasks, 2) is where each window begins; outside it, and where `reach` (tasks, height, width) is false,
-    nothing moves.
+    `origin` (tasks, 2) is where each window begins. Nothing moves outside it, nor where `reach` (tasks, height, width)
+    is false.
     """
 
     low: Tensor
@@ -155,20 +146,19 @@ class AffinePass:
             slack = sizes[0][:, None] * layer.magnitudes.sum((2, 3, 4)).flatten()
             slack = slack[:, None, None] * (8 * gamma(layer.terms + self.free.planes))
         else:
-            assert isinstance(layer, Scale | Reshape | Add)
-            found = self._plain(layer, given)
+            if isinstance(layer, Scale):
+                found = self._scale(layer, given[0])
+            elif isinstance(layer, Reshape):
+                found = self._reshape(layer, given[0])
+            else:
+                assert isinstance(layer, Add)
+                found = self._add(layer, given)
             slack = self.width(place)[:, None, None, None] * (8 * gamma(self.free.planes))
         slack = torch.where(found.reach[..., None], slack, 0.0)
         found.low[:, -1] -= slack  # outward, by more than rounding can have done
         found.high[:, -1] += slack
         self.planes[place] = found
         self.sizes[place] = torch.maximum(*(self.free.size(each) for each in found.both))
-
-    def _plain(self, layer: Scale | Reshape | Add, given: list[AffineBounds]) -> AffineBounds:
-        """Return the planes of a layer without windows."""
-        if isinstance(layer, Scale):
-            return self._scale(layer, given[0])
-        return self._reshape(layer, given[0]) if isinstance(layer, Reshape) else self._add(layer, given)
 
     def ends(self, place: int) -> Interval:
         """Return how far each value of a layer can move (tasks, height, width, channels)."""
@@ -181,9 +171,9 @@ class AffinePass:
         return lo, hi
 
     def width(self, place: int) -> Tensor:
-        """Bound the sums of magnitudes behind the values of a linear layer (tasks,).
+        """Bound the sums of magnitudes behind the values of a linear layer (tasks,): rounding depends on these.
 
-        Rounding depends on these. Planes may be much nearer to each other, where terms cancel.
+        Planes may be much nearer to each other where terms cancel.
         """
         layer = self.layers[place]
         given: Tensor = 2 * sum((self.sizes[source] for source in layer.sources), torch.zeros_like(self.sizes[0]))
@@ -212,9 +202,9 @@ class AffinePass:
 
     def _reshape(self, layer: Reshape, given: AffineBounds) -> AffineBounds:
         whole = given.seen(torch.zeros_like(given.origin), layer.before[:2])
-        low, high = (layer(t.flatten(0, 1)).view(*t.shape[:2], *layer.shape) for t in whole.both)
+        low, high = (layer.forward(t.flatten(0, 1)).view(*t.shape[:2], *layer.shape) for t in whole.both)
         moves = whole.reach[..., None].expand(-1, *layer.before).to(torch.int8)
-        return AffineBounds(low, high, whole.origin, (layer(moves) > 0).any(3))
+        return AffineBounds(low, high, whole.origin, (layer.forward(moves) > 0).any(3))
 
     def _add(self, layer: Add, given: list[AffineBounds]) -> AffineBounds:
         zero = torch.zeros_like(given[0].origin)
@@ -222,7 +212,7 @@ class AffinePass:
         return AffineBounds(one.low + other.low, one.high + other.high, zero, one.reach | other.reach)
 
     def _relu(self, layer: Relu, given: AffineBounds, clean: Tensor, errors: Tensor) -> tuple[AffineBounds, Tensor]:
-        """Return the planes behind a ReLU, each relaxed over its own interval, and slack."""
+        """Return the planes after a ReLU, each relaxed over its own interval, and slack."""
         z, error = given.values(clean, self.rows), given.values(errors, self.rows)
         parts = []
         for planes, upper in ((given.low, False), (given.high, True)):
@@ -235,9 +225,9 @@ class AffinePass:
         return AffineBounds(parts[0], parts[1], given.origin, given.reach), torch.zeros_like(z[:, :1, :1, :1])
 
     def _pool(self, layer: MaxPool, given: AffineBounds, clean: Tensor, errors: Tensor) -> tuple[AffineBounds, Tensor]:
-        """Return the planes behind a max pool, and by how much the values themselves may be off.
+        """Return the planes after a max pool, and how far the values themselves may be off.
 
-        Below: the input that is the largest in the middle. Above: that one, and how far another can exceed it.
+        Below: the input that is largest in the middle. Above: that input, and how far another can exceed it.
         """
         origin, _, seen = _reached(layer, given)
         inner = MaxPool(layer.shape, layer.sources, layer.kernel, layer.stride, (0, 0, 0, 0), layer.dilation)
@@ -265,7 +255,7 @@ class AffinePass:
     def margins(self, labels: Tensor) -> Tensor | None:
         """Return how far the label's logit minus another one's can fall (tasks, classes).
 
-        None where a logit does not see all of the layer before: a mean of each channel, say.
+        None where a logit does not see all of the layer before, such as a mean of each channel.
         """
         last = self.layers[-1]
         if not isinstance(last, Conv) or len(last.weight) > 1 or last.dilation != (1, 1):
@@ -282,7 +272,7 @@ class AffinePass:
 
 
 def _reached(layer: Conv | MaxPool, given: AffineBounds) -> tuple[Tensor, Pair, AffineBounds]:
-    """Return which outputs of a layer can move: where they begin, how many, and the planes that their windows see."""
+    """Return which outputs of a layer can move, as origin and size, and the planes in their windows."""
     begins, sizes, starts, spans = [], [], [], []
     for axis, (kernel, stride, dilation, edge) in enumerate(
         zip(layer.kernel, layer.stride, layer.dilation, layer.edge[::2], strict=True)

@@ -1,7 +1,7 @@
 """Bounds of a network's margins over many regions at once.
 
-Layer by layer: intervals of deviations from those of the layer before, then, for the neurons that a relaxation would
-loosen, better ones by going back to the input (`crown`). Linear layers need none.
+Each layer gets intervals of deviations from those of the layer before. Neurons whose relaxation would be loose get
+better intervals by going back to the input (`crown`). Linear layers need none.
 """
 
 import math
@@ -22,7 +22,7 @@ from sigmazero.certifier.relaxation import Relaxation
 
 
 class Strength(IntEnum):
-    """How inner layers are bounded: by intervals, by planes over the free features, or by going back from neurons."""
+    """How inner layers are bounded: by intervals, by planes over the free features, or by going back to the input."""
 
     INTERVALS = 0
     PLANES = 1
@@ -31,7 +31,7 @@ class Strength(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class CleanValues:
-    """Every layer's values for some inputs, and by how much they may be off."""
+    """Every layer's values for some inputs, and how far they may be off."""
 
     values: list[Tensor]
     errors: list[Tensor]
@@ -46,8 +46,8 @@ class CleanValues:
 class NetworkBounds:
     """Bounds on the margins of one network.
 
-    size   how many numbers the coefficients of a batch of forms may have
-    tick   called before every step; it may raise an error to end a computation that takes too long
+    size   most coefficients of a batch of forms
+    tick   called before every step; it may raise an error to stop
     """
 
     def __init__(self, network: Network, size: int = 2**21) -> None:
@@ -55,7 +55,9 @@ class NetworkBounds:
         self.tick: Callable[[], None] = lambda: None
         self._linear = _linear(network)
         self._costs = [_cost(network, place) for place in range(len(network.layers))]
-        self._lost = min(1e300, 1e-300 * math.prod(map(_growth, network.layers)))  # what underflow may have taken away
+        self._lost = min(
+            1e300, 1e-300 * math.prod(map(_growth, network.layers))
+        )  # the most that underflow can take away
         self.task_size = sum(_task_size(network, place) for place in range(len(network.layers)))
 
     def margins(
@@ -73,7 +75,7 @@ class NetworkBounds:
             other = torch.arange(classes, device=rows.device).repeat(len(rows))
             label = labels[tasks]
             result = torch.full((len(rows), classes), torch.inf, dtype=torch.float64, device=rows.device)
-            if first is not None:  # what planes have proved already needs no more
+            if first is not None:  # margins that planes prove need no more
                 result = self._total(logits, errors, tasks, label, other, first.flatten()).view_as(result)
             result[torch.arange(len(rows), device=rows.device), labels] = torch.inf
             left = (other != label) & ((result.flatten() <= 0) | (first is None))
@@ -86,7 +88,7 @@ class NetworkBounds:
 
     @staticmethod
     def _total(logits: Tensor, errors: Tensor, tasks: Tensor, label: Tensor, other: Tensor, found: Tensor) -> Tensor:
-        """Return margins from those of the clean input and how far they can fall, rounded downward."""
+        """Return margins of the clean input minus how far they can fall, rounded down."""
         own, its = (logits[tasks, k] for k in (label, other))
         slack = errors[tasks, label] + errors[tasks, other] + 4 * UNIT * (own.abs() + its.abs() + found.abs())
         return own - its + found - slack
@@ -109,9 +111,9 @@ class NetworkBounds:
         strength: Strength,
         intervals: dict[int, Interval] | None = None,
     ) -> tuple[Known, Tensor | None]:
-        """Return relaxations and widths of all layers, and how far margins can fall by planes where there are some.
+        """Return relaxations and widths of all layers, and how far margins can fall by planes, if there are any.
 
-        intervals   a dictionary to fill with the interval of every layer
+        intervals   filled with the interval of every layer
         """
         known = Known(self.network, region, self.tick)
         forward = None
@@ -137,8 +139,7 @@ class NetworkBounds:
                 forward.step(place, clean.values, clean.errors)
                 intervals[place] = forward.ends(place)
             else:
-                given = [intervals[source] for source in layer.sources]
-                intervals[place] = layer.deviations(*given)
+                intervals[place] = layer.deviations(*(intervals[source] for source in layer.sources))
             linear = not isinstance(layer, Input | Relu | MaxPool)
             known.widths[place] = forward.width(place) if forward and linear else _width(intervals[place])
             for source in layer.sources:
@@ -150,23 +151,17 @@ class NetworkBounds:
         self, known: Known, place: int, layer: Relu | MaxPool, z: Tensor, error: Tensor, intervals: dict[int, Interval]
     ) -> None:
         """Relax a layer, and note how far its outputs can move."""
-        given = intervals[layer.sources[0]]
+        given = z, error, intervals[layer.sources[0]]
         if isinstance(layer, Relu):
-            lines, moved = (
-                relaxation.relax_relu(layer, z, error, given),
-                relaxation.relu_deviations(layer, z, error, given),
-            )
+            lines, moved = relaxation.relax_relu(layer, *given), relaxation.relu_deviations(layer, *given)
         else:
-            lines, moved = (
-                relaxation.relax_pool(layer, z, error, given),
-                relaxation.pool_deviations(layer, z, error, given),
-            )
+            lines, moved = relaxation.relax_pool(layer, *given), relaxation.pool_deviations(layer, *given)
         known.lines[place] = Relaxation(ringed(lines.packed), lines.slopes, lines.largest)
         intervals[place] = moved
         known.boxes[place] = MovingBox.around((moved[1] > moved[0]).any(3))
 
     def _wanted(self, place: int, layer: Layer, z: Tensor, error: Tensor, interval: Interval) -> Tensor:
-        """Return of which neurons better intervals are worth their cost."""
+        """Return which neurons should get better intervals."""
         source = layer.sources[0]
         if self._linear[source] and not isinstance(self.network.layers[source], Input):
             return interval[1] > interval[0]
@@ -184,7 +179,7 @@ class NetworkBounds:
     def _better(
         self, known: Known, place: int, z: Tensor, error: Tensor, interval: Interval, wanted: Tensor, layer: Layer
     ) -> Interval:
-        """Narrow the intervals of some neurons: first the end nearer to 0, the other if the ReLU is still unstable."""
+        """Narrow some intervals: first the end nearer to 0, then the other if the ReLU is still unstable."""
         if isinstance(self.network.layers[place], Input | Relu | MaxPool):
             return interval
         lo, hi = interval
@@ -207,14 +202,14 @@ class NetworkBounds:
         found = self._least(known, place, (c, sign), tasks, origin)
         end = end.clone()
         now = end[tasks, y, x, c]
-        # Coefficients that overflow give what is not a number: then the end stays.
+        # Coefficients that overflow give NaN: then the end stays.
         end[tasks, y, x, c] = torch.fmax(now, found) if sign > 0 else torch.fmin(now, -found)
         return end
 
     def _least(
         self, known: Known, place: int, a: Tensor | tuple[Tensor, float], tasks: Tensor, origin: Tensor | None
     ) -> Tensor:
-        """Return the least values of forms, a part of them at a time; a form may be given as a channel and a sign."""
+        """Return the least values of forms, batch by batch; a form may be given as a channel and a sign."""
         step = max(1, self.size // self._costs[place])
         found = [torch.zeros(0, dtype=torch.float64, device=tasks.device)]
         for begin in range(0, len(tasks), step):
@@ -236,7 +231,7 @@ def _width(interval: Interval) -> Tensor:
 
 
 def _growth(layer: Layer) -> float:
-    """Return how much larger than its inputs' a change of a layer's values can be, at least 1."""
+    """Return by which factor a layer can enlarge a change, at least 1."""
     if isinstance(layer, Conv):
         return max(1.0, float(layer.magnitudes.sum((2, 3, 4)).amax()))
     if isinstance(layer, Scale):
@@ -257,17 +252,13 @@ def _task_size(network: Network, place: int) -> int:
     layer = network.layers[place]
     h, w, c = layer.shape
     if isinstance(layer, Conv):
-        return (
-            h * w * layer.kernel[0] * layer.kernel[1] * layer.weight.shape[4] * layer.weight.shape[0] // 4
-            + 4 * h * w * c
-        )
-    if isinstance(layer, MaxPool):
-        return h * w * c * 10 * layer.kernel[0] * layer.kernel[1]
-    return 10 * h * w * c
+        groups, _, high, wide, inner = layer.weight.shape
+        return h * w * high * wide * inner * groups // 4 + 4 * h * w * c
+    return 10 * h * w * c * (math.prod(layer.kernel) if isinstance(layer, MaxPool) else 1)
 
 
 def _cost(network: Network, place: int) -> int:
-    """Return the most numbers that a form of a layer takes on its way back."""
+    """Return the most numbers that a form of a layer needs on its way back."""
     sizes: dict[int, tuple[int, int]] = {place: (1, 1)}
     most = 1
     for at in range(place, 0, -1):
@@ -278,9 +269,7 @@ def _cost(network: Network, place: int) -> int:
         most = max(most, h * w * channels * (5 if isinstance(layer, Relu) else 1))
         if isinstance(layer, Conv | MaxPool):
             inner = network.layers[layer.sources[0]].shape[2]
-            most = max(
-                most, h * w * layer.kernel[0] * layer.kernel[1] * inner * (3 if isinstance(layer, MaxPool) else 1)
-            )
+            most = max(most, h * w * math.prod(layer.kernel) * inner * (3 if isinstance(layer, MaxPool) else 1))
             h, w = (
                 (n - 1) * s + (k - 1) * d + 1
                 for n, s, k, d in zip((h, w), layer.stride, layer.kernel, layer.dilation, strict=True)
@@ -289,6 +278,6 @@ def _cost(network: Network, place: int) -> int:
             shape = network.layers[source].shape
             before = sizes.get(source, (1, 1))
             sizes[source] = min(shape[0], max(before[0], h)), min(shape[1], max(before[1], w))
-            if at != place and len(network.layers[at].sources) and shape[0] * shape[1] == 1:
+            if at != place and shape[0] * shape[1] == 1:
                 sizes[source] = (1, 1)
     return most

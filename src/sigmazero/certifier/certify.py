@@ -4,23 +4,20 @@ import math
 import time
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal, get_args
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from sigmazero.attacks import get
 from sigmazero.certifier.bounds import NetworkBounds
-from sigmazero.certifier.graph import Network, check_output, trace
+from sigmazero.certifier.graph import check_output, trace
 from sigmazero.certifier.search import BranchAndBound, Progress, Strategy
 from sigmazero.certifier.subproblems import Question
 from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Unit
-from sigmazero.core.files import replacing
 from sigmazero.core.hardware import Hardware
 from sigmazero.core.inputs import Bounds, make_problem
 from sigmazero.core.problem import Problem, integer
@@ -30,27 +27,26 @@ from sigmazero.run.progress import Advance, bar
 Arithmetic = Literal["float32", "real"]
 STATUSES = ("exact", "proved", "open", "waiting")
 QUERIES = 300  # of the attack that goes first, by default
-MANY_STEPS = 100  # an attack with fewer has steps of many queries, and keeps their number
+MANY_STEPS = 100  # an attack with fewer has steps of many queries, and keeps its number of steps
 BLOCK = {"cpu": 10, "cuda": 256}  # inputs that are searched together
-NUMBERS = (2**21, 2**22)  # of the forms, and of the subproblems, of one batch on a CPU
-SHARES = (128, 32)  # bytes of a GPU's free memory for each of those numbers: several are needed at once
+NUMBERS = (2**21, 2**22)  # numbers in the forms, and in the subproblems, of one batch on a CPU
+SHARES = (128, 32)  # bytes of a GPU's free memory per such number: several are needed at once
 CHECKS = 8  # points of the box at which the traced layers are compared with the model, before and after a search
-# An attack this short is not worth compiling.
-HARDWARE: dict[str, Any] = {"hardware": Hardware(prepare="fold")}
+FOLDED = Hardware(prepare="fold")  # the attack is too short for compiling
 
 
 @dataclass(frozen=True, repr=False)
 class Certificates:
-    """Hold what `certify` proved, one row per input; experimental.
+    """What `certify` proved, one row per input; experimental.
 
-    lower       at least so many changes are needed to fool the network: proved
-    upper       so many are enough; infinite where no example was found
+    lower       at least this many changes are needed to fool the network
+    upper       this many changes are enough; infinite where no example was found
     x_adv       an input with `upper` changes that fools the model, or the input itself
-    correct     whether the model is right about the input; where it is not, no change is needed
-    done        whether the input was looked at
-    boxes       how many bounds were computed
+    correct     whether the model is right about the input; if not, no change is needed
+    done        whether the input was tried
+    boxes       number of bounds computed
     seconds     the input's share of the time
-    over_reals  whether `lower` holds for the network over the real numbers alone, not for the model's own rounding
+    over_reals  whether `lower` holds over the real numbers only, not for the model's own rounding
     """
 
     lower: Tensor
@@ -66,7 +62,7 @@ class Certificates:
 
     @staticmethod
     def new(x: Tensor, up_to: int, unit: Unit, lower: Tensor | None = None) -> "Certificates":
-        """Return certificates before any search, with the bounds that are known already."""
+        """Return certificates before the search, with lower bounds that are proved already."""
         count = torch.zeros(len(x), dtype=torch.float64, device=x.device)
         flag = torch.zeros(len(x), dtype=torch.bool, device=x.device)
         lower = torch.zeros_like(flag, dtype=torch.int64) if lower is None else lower.to(x.device)
@@ -81,21 +77,21 @@ class Certificates:
 
     @property
     def exact(self) -> Tensor:
-        """Return for which inputs the fewest changes are known: proof and example meet."""
+        """Return for which inputs the fewest changes are known: proof and example agree."""
         return self.done & (self.lower == self.upper)
 
     @property
     def status(self) -> list[str]:
-        """Return a word for each input.
+        """Return the status of each input.
 
-        exact (the fewest changes are known), proved (more than `up_to` are needed), open (neither, within the time),
-        or waiting (not looked at).
+        exact (the fewest changes are known), proved (more than `up_to` are needed), open (neither, in the given time),
+        or waiting (not tried).
         """
         code = torch.where(self.exact, 0, torch.where(self.lower > self.up_to, 1, 2))
         return [STATUSES[k] for k in torch.where(self.done, code, 3).tolist()]
 
     def counts(self, t: int) -> tuple[int, int, int]:
-        """Return how many inputs are proved against t changes, fooled by t or fewer, and neither.
+        """Return how many inputs are proved against t changes, fooled by at most t, and neither.
 
         Inputs that the model gets wrong are left out.
         """
@@ -104,7 +100,7 @@ class Certificates:
         return int(proved.sum()), int(fooled.sum()), int((mine & ~proved & ~fooled).sum())
 
     def table(self) -> str:
-        """Return the counts for every number of changes, and what they cost, as text."""
+        """Return the counts for every number of changes, and their cost, as text."""
         done, mine = int(self.done.sum()), self.done & self.correct
         lines = [f"{self.unit + 's':>8}  proved  fooled    open"]
         lines += [f"{t:>8}  " + "  ".join(f"{n:>6}" for n in self.counts(t)) for t in range(1, self.up_to + 1)]
@@ -131,13 +127,6 @@ class Certificates:
             f"{fooled} fooled, {left} open; fewest changes known for {int(self.exact.sum())}>"
         )
 
-    def save(self, path: str | Path) -> None:
-        """Write an .npz file with an array for each field, whole or not at all."""
-        tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
-        arrays: dict[str, Any] = {name: value.detach().cpu().numpy() for name, value in tensors.items()}
-        with replacing(Path(path)) as part, part.open("wb") as file:
-            np.savez_compressed(file, **arrays)
-
 
 def certify(
     model: object,
@@ -156,18 +145,18 @@ def certify(
 ) -> Certificates:
     """For each input, prove a lower bound on the number of changes that fool the network, up to `up_to`; experimental.
 
-    model       a torch network of the layers that docs/truth.md lists, in eval mode
+    model       a torch network in eval mode, of the layers that docs/truth.md lists
     y           true classes; an input that the model gets wrong needs no change
-    up_to       the most changes to prove anything about
+    up_to       the largest number of changes to prove
     unit        "feature" counts every scalar, "pixel" a position once for all its channels
     bounds      the box: scalars, or tensors that broadcast to one sample
     mask        true where a feature may change
-    time_limit  seconds of search for one input, its share of what is computed for several at once; None for no limit
+    time_limit  seconds of search for one input, as its share of a batch; None for no limit
     total_limit seconds for all inputs together; inputs not reached keep the status "waiting"
-    attack      goes first, so that nothing is proved where an example is known: an attack, its name, or None
-    arithmetic  "float32": a proof also holds for the model's own rounding on a CPU, in whatever order it sums. Where
-                that cannot be shown the proof holds over the reals, and `over_reals` says so. "real": always those
-    progress    show a bar, on a terminal
+    attack      runs first, so that no proof is tried where an example is known: an attack, its name, or None
+    arithmetic  "float32": a proof also holds for the model's own rounding on a CPU, in any order of summation. Where
+                that cannot be shown it holds over the reals, and `over_reals` says so. "real": always over the reals
+    progress    show a bar on a terminal
 
     >>> import sigmazero as sz
     >>> model = torch.nn.Linear(3, 2).requires_grad_(False)
@@ -176,9 +165,19 @@ def certify(
     >>> found.lower.tolist(), found.upper.tolist(), found.status
     ([2], [2.0], ['exact'])
     """
-    options: dict[str, Any] = {"unit": unit, "bounds": bounds, "mask": mask, "attack": attack, "arithmetic": arithmetic}
-    options |= {"time_limit": time_limit, "total_limit": total_limit}
-    certifier = Certifier.of(model, x, y, up_to=up_to, **options)
+    certifier = Certifier(
+        model,
+        x,
+        y,
+        up_to=up_to,
+        unit=unit,
+        bounds=bounds,
+        mask=mask,
+        time_limit=time_limit,
+        total_limit=total_limit,
+        attack=attack,
+        arithmetic=arithmetic,
+    )
     with bar("certify", len(x), progress, "inputs") as advance:
         for _ in certifier.run(advance):
             pass
@@ -186,7 +185,7 @@ def certify(
 
 
 def fitted(name: str, queries: int) -> Attack:
-    """Return an attack with about so many queries: as its `queries`, or as steps of 2 (with gradients) or 1."""
+    """Return an attack with about this many queries: as its `queries`, or as steps of 2 (with gradients) or 1."""
     attack = get(name)
     if queries < 20:
         raise ValueError(f"queries={queries!r} must be a whole number, 20 or more")
@@ -203,22 +202,14 @@ def check_kind(method: Attack) -> None:
         raise ValueError(f"{method.name} works with a fixed budget and has no fewest changes; try {method.name}-min")
 
 
-@dataclass(frozen=True, eq=False)
 class Certifier:
-    """Certify inputs in blocks. `found` holds the results so far; every step of `run` says which rows are new."""
+    """Certify inputs block by block; `found` holds the results so far. Options are those of `certify`.
 
-    model: nn.Module
-    network: Network
-    problem: Problem
-    found: Certificates
-    attack: Attack | None
-    rounding: bool
-    limit: float
-    end: float  # on the clock of time.perf_counter
-    strategies: dict[int, Strategy] = field(default_factory=dict)
+    known   lower bounds that are proved already
+    """
 
-    @staticmethod
-    def of(
+    def __init__(
+        self,
         model: object,
         x: Tensor,
         y: Tensor,
@@ -232,26 +223,28 @@ class Certifier:
         attack: Attack | str | None = "sigma-swap",
         arithmetic: Arithmetic = "float32",
         known: Tensor | None = None,
-    ) -> "Certifier":
-        """Check everything and trace the model; options are those of `certify`, `known` are bounds already proved."""
+    ) -> None:
         _check_options(up_to, time_limit, total_limit, arithmetic)
-        end = math.inf if total_limit is None else time.perf_counter() + total_limit
-        problem = make_problem(x, y, bounds=bounds, unit=unit, mask=mask)
-        model = _torch_network(model, problem.x.device)
+        self.limit = math.inf if time_limit is None else time_limit
+        self.end = math.inf if total_limit is None else time.perf_counter() + total_limit
+        self.problem = problem = make_problem(x, y, bounds=bounds, unit=unit, mask=mask)
+        self.model = _torch_network(model, problem.x.device)
         _check_box(problem, up_to)
-        network = trace(model, problem.x)
-        _check_classes(problem, network.layers[-1].shape[2])
-        method = fitted(attack, QUERIES) if isinstance(attack, str) else attack
-        if method is not None:
-            check_kind(method)
-        found = Certificates.new(problem.x, up_to, problem.unit, known)
+        self.network = trace(self.model, problem.x)
+        classes = self.network.layers[-1].shape[2]
+        if classes < 2:
+            raise ValueError("the model has one output; certify needs at least two classes")
+        check_labels(problem, classes)
+        self.attack = fitted(attack, QUERIES) if isinstance(attack, str) else attack
+        if self.attack is not None:
+            check_kind(self.attack)
+        self.found = Certificates.new(problem.x, up_to, problem.unit, known)
         exact_float32 = problem.x.device.type == "cpu" and torch.get_float32_matmul_precision() == "highest"
-        rounding = arithmetic == "float32" and exact_float32
-        limit = math.inf if time_limit is None else time_limit
-        return Certifier(model, network, problem, found, method, rounding, limit, end)
+        self.rounding = arithmetic == "float32" and exact_float32
+        self.strategies: dict[int, Strategy] = {}
 
     def run(self, advance: Advance) -> Iterator[Tensor]:
-        """Certify block after block; yield the rows of a block after each number of changes."""
+        """Certify block by block; yield the rows of a block after each number of changes."""
         self._compare()
         device = self.problem.x.device
         rows = (~self.found.done).nonzero()[:, 0]
@@ -264,7 +257,7 @@ class Certifier:
 
     @cached_property
     def _checks(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return some points of the box, the output that the layers give there, and how far the model may be off."""
+        """Return some points of the box, the layers' output there, and how far the model may be from it."""
         x, lower, upper = self.problem.x, self.problem.domain.user_lower, self.problem.domain.user_upper
         generator = torch.Generator().manual_seed(len(x))
         place = torch.linspace(0, len(x) - 1, CHECKS, device="cpu").round().long().to(x.device)
@@ -278,7 +271,7 @@ class Certifier:
         return points, *self.network.expected(points)
 
     def _compare(self) -> None:
-        """Compare the traced layers with the model at some points of the box, one by one and together."""
+        """Compare the traced layers with the model at points of the box, one by one and together."""
         points, expected, allowed = self._checks
         with torch.no_grad():
             for _ in range(2):
@@ -287,7 +280,7 @@ class Certifier:
             check_output(self.model(points), expected, allowed)
 
     def _block(self, block: Tensor) -> Iterator[Tensor]:
-        """Decide some inputs, and write down what is known of them after each number of changes."""
+        """Certify some inputs, and store what is known after each number of changes."""
         problem, found = self.problem.take(block), self.found
         with torch.no_grad():
             correct = self.model(problem.x).argmax(1) == problem.y
@@ -311,8 +304,9 @@ class Certifier:
         domain = problem.domain
         least, most = domain.user_lower, domain.user_upper
         mask = least < most if domain.per_sample else None
-        how: dict[str, Any] = {"bounds": (least.amin(0), most.amax(0)), "mask": mask, "unit": problem.unit}
-        result = attack.run(self.model, problem.x, problem.y, ids=problem.ids, **how, **HARDWARE)
+        box = least.amin(0), most.amax(0)
+        how: dict[str, Any] = {"bounds": box, "mask": mask, "unit": problem.unit, "ids": problem.ids}
+        result = attack.run(self.model, problem.x, problem.y, hardware=FOLDED, **how)
         upper[good[result.success]] = result.changes[result.success].double()
         best[good[result.success]] = result.x_adv[result.success]
         with torch.no_grad():
@@ -321,20 +315,22 @@ class Certifier:
     def _search(
         self, problem: Problem, lower: Tensor, upper: Tensor, best: Tensor
     ) -> Iterator[tuple[Tensor, Progress, Tensor]]:
-        """Raise the lower bounds by the search, one change more at a time."""
+        """Raise the lower bounds by search, one change more at a time."""
         forms, numbers = _batch_numbers(problem.x.device)
         bounds = NetworkBounds(self.network, forms)
         ends = (problem.domain.user_lower.expand_as(problem.x), problem.domain.user_upper.expand_as(problem.x))
         question = Question(self.model, bounds, problem.x, problem.y, *ends, problem.domain.joined, self.rounding)
         progress = Progress.new(question)
-        how: dict[str, Any] = {"limit": self.limit, "end": self.end}
-        how["batch"] = max(16, min(4096, numbers // bounds.task_size))
+        batch = max(16, min(4096, numbers // bounds.task_size))
         over_reals = torch.full_like(problem.y, not self.rounding, dtype=torch.bool)
         for t in range(1, self.found.up_to + 1):
             rows = ((lower == t) & (upper > t) & ~progress.open).nonzero()[:, 0]
             if len(rows):
                 strategy = self.strategies.setdefault(t, Strategy(t))
-                proved = BranchAndBound(question, progress, t, **how, strategy=strategy).run(rows)
+                search = BranchAndBound(
+                    question, progress, t, batch=batch, limit=self.limit, end=self.end, strategy=strategy
+                )
+                proved = search.run(rows)
                 self._compare()
                 lower[proved] = t + 1
                 over_reals[proved] |= question.over_reals[proved]
@@ -371,16 +367,15 @@ def _check_box(problem: Problem, up_to: int) -> None:
         raise ValueError("the box has no end for some feature; give finite bounds")
 
 
-def _check_classes(problem: Problem, classes: int) -> None:
-    if classes < 2:
-        raise ValueError("the model has one output; certify needs at least two classes")
+def check_labels(problem: Problem, classes: int) -> None:
+    """Refuse labels that the model does not have."""
     if int(problem.y.max()) >= classes:
         row = int(problem.y.argmax())
         raise ValueError(f"label {int(problem.y[row])} in row {row} is none of the model's {classes} classes")
 
 
 def _batch_numbers(device: torch.device) -> tuple[int, int]:
-    """Return how many numbers the forms, and the subproblems, of one batch may have."""
+    """Return how many numbers the forms, and the subproblems, of a batch may have."""
     if device.type != "cuda":
         return NUMBERS
     free = torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)
@@ -388,13 +383,13 @@ def _batch_numbers(device: torch.device) -> tuple[int, int]:
 
 
 def _believe_examples(lower: Tensor, upper: Tensor, ids: Tensor) -> None:
-    """Lower bounds that an example contradicts: rounding may fool the model where the exact network is not fooled."""
+    """Lower the bounds that an example contradicts: the model's rounding may fool it where the exact network holds."""
     below = upper < lower
     if bool(below.any()):
         rows = ", ".join(str(int(number)) for number in ids[below][:5])
         warnings.warn(
-            f"{int(below.sum())} inputs (ids {rows}) fool the model with fewer changes than are proved for its exact "
-            "numbers: its own rounding decides there, and the examples count",
+            f"{int(below.sum())} inputs (ids {rows}) fool the model with fewer changes than are proved for the exact "
+            "network: the model's own rounding decides there, and the examples count",
             stacklevel=2,
         )
         lower[below] = upper[below].long()

@@ -1,7 +1,7 @@
 """CROWN's backward pass: take linear forms of one layer back to the input, and bound them over a region.
 
-Many forms go back at once. A neuron of a convolution sees a window of the layers before it, so coefficients are stored
-for that window alone; they are 0 outside it.
+Many forms go back at once. A neuron of a convolution sees a window of the layers before it, so only the coefficients
+of that window are stored; the others are 0.
 """
 
 import functools
@@ -23,10 +23,10 @@ Shape = tuple[int, int, int]
 
 @dataclass(frozen=True, eq=False)
 class LinearForms:
-    """Coefficients `a` (forms, h, w, channels), the task of each form, and where its window begins.
+    """Coefficients `a` (forms, h, w, channels), the task of each form, and the origin of its window.
 
-    Without an origin the window is the whole layer. It may reach beyond the layer; `within` says that the coefficients
-    there are 0 already.
+    Without an origin the window is the whole layer. A window may reach beyond the layer; `within` says that the
+    coefficients there are 0 already.
     """
 
     a: Tensor
@@ -39,7 +39,7 @@ class LinearForms:
         return len(self.tasks)
 
     def take(self, x: Tensor, ring: bool = False) -> Tensor:
-        """Return the part of x (tasks, height, width, parts) in each window; x may have a ring of zeros already."""
+        """Return the part of x (tasks, height, width, parts) in each window; with `ring`, x has a ring of zeros."""
         if self.origin is None:
             return x[self.tasks, 1:-1, 1:-1] if ring else x[self.tasks]
         x = x if ring else ringed(x)
@@ -49,7 +49,7 @@ class LinearForms:
         return x.reshape(-1, parts).index_select(0, index).view(len(self), *self.a.shape[1:3], parts)
 
     def _places(self, h: int, w: int) -> tuple[Tensor, Tensor]:
-        """Return the rows and columns of the windows; whatever lies beyond the layer counts as the ring around it."""
+        """Return the rows and columns of the windows; places beyond the layer are in the ring around it."""
         assert self.origin is not None
         high, wide = self.a.shape[1:3]
         y = self.origin[:, :1] + torch.arange(high, device=self.origin.device)
@@ -57,7 +57,7 @@ class LinearForms:
         return y.clamp(-1, h), z.clamp(-1, w)
 
     def inside(self, shape: Shape) -> "LinearForms":
-        """Return the forms without coefficients beyond the layer."""
+        """Return the forms with coefficients beyond the layer set to 0."""
         if self.origin is None or self.within:
             return self
         y, z = self._places(shape[0], shape[1])
@@ -65,7 +65,7 @@ class LinearForms:
         return LinearForms(self.a * (y[:, :, None] & z[:, None])[..., None], self.tasks, self.origin)
 
     def cropped(self, box: "MovingBox") -> "LinearForms":
-        """Return the forms without coefficients outside each task's box, where that is smaller than the window."""
+        """Return the forms cut to each task's box, if that is much smaller than the window."""
         if not box.pays(self.a.shape[1], self.a.shape[2]):
             return self
         origin = box.origin[self.tasks]
@@ -85,10 +85,9 @@ class LinearForms:
         return a
 
     def settled(self, shape: Shape) -> "LinearForms":
-        """Return the forms over the whole layer, where the window is as large as that."""
-        if self.origin is None or (self.a.shape[1] < shape[0] or self.a.shape[2] < shape[1]):
-            return self
-        return self.whole(shape)
+        """Return the forms over the whole layer, if their windows are as large as that."""
+        large = self.a.shape[1] >= shape[0] and self.a.shape[2] >= shape[1]
+        return self.whole(shape) if large else self
 
     def whole(self, shape: Shape) -> "LinearForms":
         """Return the forms over the whole layer."""
@@ -101,9 +100,9 @@ class LinearForms:
         if self.origin is None or other.origin is None:
             return LinearForms(self.whole(shape).a + other.whole(shape).a, self.tasks)
         apart = other.origin - self.origin
-        y, z = (int(n) for n in apart[0])  # the same for all: windows grow alike
         if not bool((apart == apart[0]).all()):
             return LinearForms(self.whole(shape).a + other.whole(shape).a, self.tasks)
+        y, z = (int(n) for n in apart[0])
         sizes = [max(self.a.shape[k], other.a.shape[k] + d) - min(0, d) for k, d in ((1, y), (2, z))]
         a = self.a.new_zeros(len(self), *sizes, self.a.shape[3])
         for part, top, left in ((self.a, max(0, -y), max(0, -z)), (other.a, max(0, y), max(0, z))):
@@ -113,18 +112,18 @@ class LinearForms:
 
 @dataclass(frozen=True, eq=False)
 class MovingBox:
-    """The part of a layer that moves at all: where it begins for each task, and a size that holds every task's."""
+    """The part of a layer that can move: its origin for each task, and a size that holds every task's part."""
 
     origin: Tensor
     size: Pair
 
     def pays(self, high: int, wide: int) -> bool:
-        """Return whether the box is so much smaller than a window that cropping is worth its cost."""
+        """Return whether the box is so much smaller than a window that cutting to it saves time."""
         return high * wide * 3 > self.size[0] * self.size[1] * 4
 
     @staticmethod
     def around(moves: Tensor) -> "MovingBox":
-        """Return the smallest boxes around what is true (tasks, height, width)."""
+        """Return the smallest boxes that hold all true places (tasks, height, width)."""
         origins, sizes = [], []
         for axis in (1, 2):
             line = moves.any(3 - axis)
@@ -138,7 +137,7 @@ class MovingBox:
 
 
 def ringed(x: Tensor) -> Tensor:
-    """Put a ring of zeros around each layer, for windows that reach beyond it."""
+    """Add a ring of zeros around each layer, for windows that reach beyond it."""
     return F.pad(x, (0, 0, 1, 1, 1, 1))
 
 
@@ -147,9 +146,9 @@ class Known:
     """The bounds of the layers so far.
 
     lines    relaxations of the layers that are not linear, with a ring of zeros
-    widths   for each task the widest interval of a layer, from which the error of rounding is computed
-    boxes    where these layers move at all
-    tick     called before every step, so that a search can stop in the middle of a batch
+    widths   the widest interval of each layer (tasks,), for the rounding error
+    boxes    where layers that are not linear can move
+    tick     called before every step; it may raise an error to stop
     """
 
     network: Network
@@ -161,7 +160,7 @@ class Known:
 
 
 def least(known: Known, place: int, forms: LinearForms) -> Tensor:
-    """Return a lower bound of forms of a layer's deviations, each over the region of its task."""
+    """Return a lower bound of each form of a layer's deviations over its task's region."""
     layers = known.network.layers
     waiting: dict[int, LinearForms] = {place: forms}
     constant = torch.zeros(len(forms), dtype=torch.float64, device=forms.a.device)
@@ -183,9 +182,7 @@ def least(known: Known, place: int, forms: LinearForms) -> Tensor:
         for source, sent in zip(layer.sources, below, strict=True):
             shape = layers[source].shape
             waiting[source] = (waiting[source].plus(sent, shape) if source in waiting else sent).settled(shape)
-    found = constant
-    if 0 in waiting:
-        found = constant + known.region.least(waiting[0])
+    found = constant + known.region.least(waiting[0]) if 0 in waiting else constant
     return found - 8 * gamma(len(layers)) * (found.abs() + constant.abs()) - TINY
 
 
@@ -210,35 +207,27 @@ def _terms(layer: Layer) -> int:
 def relaxed(
     layer: Relu | MaxPool, lines: Relaxation, box: MovingBox, forms: LinearForms, shape: Shape
 ) -> tuple[LinearForms, Tensor, Tensor]:
-    """Return forms of the layer's inputs that are below those given, sums of magnitudes, and constants.
+    """Return lower forms of the layer's inputs, the sums of their magnitudes, and their constants.
 
-    A positive coefficient takes the lower line, a negative one the upper. Outside the box nothing moves and all lines
-    are 0: coefficients there have no part in the value, nor has their rounding.
+    A positive coefficient takes the lower line, a negative one the upper line. Outside the box nothing moves and all
+    lines are 0, so coefficients there do not matter.
     """
     forms = forms.cropped(box)
     a, n, c = forms.a, lines.slopes, lines.channels
     packed = forms.take(lines.packed, ring=True)
-    if isinstance(layer, Relu):
-        through, size, offset = _through_relu(a, packed)
-        return LinearForms(through, forms.tasks, forms.origin, within=True), size, offset
     low, high, under, over = packed.tensor_split((n * c, 2 * n * c, 2 * n * c + c), 3)
     up = a > 0
     offset = (a * torch.where(up, under, over)).sum((1, 2, 3))
+    if isinstance(layer, Relu):
+        return LinearForms(a * torch.where(up, low, high), forms.tasks, forms.origin, within=True), _size(a), offset
     each = (*a.shape[:3], n, c)
     slopes = torch.where(up[:, :, :, None], low.reshape(each), high.reshape(each))
     parts = (a[:, :, :, None] * slopes).view(*a.shape[:3], *layer.kernel, c)
     return _summed(parts, forms, layer, shape), _size(a), offset
 
 
-def _through_relu(a: Tensor, packed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return coefficients behind a ReLU, the sums of magnitudes before it, and constants."""
-    low, high, under, over = packed.chunk(4, 3)
-    up = a > 0
-    return a * torch.where(up, low, high), _size(a), (a * torch.where(up, under, over)).sum((1, 2, 3))
-
-
 def pooled_back(layer: MaxPool, forms: LinearForms, shape: Shape) -> LinearForms:
-    """Return forms of the inputs of a max pool that have each coefficient at every place of its window."""
+    """Return forms of a max pool's inputs, with each coefficient at every place of its window."""
     parts = forms.a[:, :, :, None, None].expand(-1, -1, -1, *layer.kernel, -1)
     return _summed(parts, forms, layer, shape)
 
@@ -256,7 +245,7 @@ def linear_back(layer: Layer, forms: LinearForms, shape: Shape) -> list[LinearFo
 
 
 def _scaled(layer: Scale, forms: LinearForms) -> LinearForms:
-    """Return forms of the values before a scale, whose factor may be one for each position."""
+    """Return the forms before a scale, whose factor may differ between positions."""
     if forms.origin is None or layer.factor.ndim == 1:
         return LinearForms(forms.a * layer.factor, forms.tasks, forms.origin)
     factor = layer.factor.expand(1, *layer.shape)
@@ -266,12 +255,12 @@ def _scaled(layer: Scale, forms: LinearForms) -> LinearForms:
 
 @functools.cache
 def _pair(pair: Pair, device: torch.device) -> Tensor:
-    """Return two numbers on a device; a copy to it would wait for all that runs there."""
+    """Return two numbers on a device; copying them each time would wait for everything that runs there."""
     return torch.tensor(pair, device=device)
 
 
 def _summed(parts: Tensor, forms: LinearForms, layer: Conv | MaxPool, shape: Shape) -> LinearForms:
-    """Sum windows (forms, h, w, height, width, channels) of a layer that overlap in the layer before, of this shape."""
+    """Sum overlapping windows (forms, h, w, height, width, channels) in the layer before, which has this shape."""
     top, _, left, _ = layer.edge
     a = overlay(parts, layer.stride, layer.dilation)
     if forms.origin is not None:

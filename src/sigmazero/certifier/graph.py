@@ -1,8 +1,8 @@
-"""Read a torch network as a list of the few layers that bounds are known for.
+"""Read a torch network as a list of the layers that bounds are known for.
 
-The model is traced once by torch.fx while it computes, so that its Python does not matter. Whatever is computed from
-constants alone is a constant. An operation that is not known is named and refused, and so is everything that a trace
-cannot see: writes into memory that another tensor reads, and values that leave torch.
+torch.fx traces the model once while it computes, so its Python does not matter. What is computed from constants alone
+is a constant. Unknown operations are refused by name, and so is what a trace cannot see: writes into memory that
+another tensor reads, and values that leave torch.
 """
 
 import math
@@ -20,29 +20,28 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from sigmazero.certifier.layers import UNIT, Add, Conv, Input, Layer, MaxPool, Relu, Reshape, Scale
 from sigmazero.core.messages import one_line
 
-ROWS = 3  # of the input that is traced: a size that few networks have otherwise
+ROWS = 3  # rows of the traced input: a size that few networks have elsewhere
 EDGE = (0, 0, 0, 0)
 KNOWN = (
     "Conv2d, Linear, ReLU, LeakyReLU, BatchNorm in eval mode, average and max pooling, zero padding, flatten, sums, "
     "numbers added or multiplied, and a softmax at the end"
 )
-# How far the model's own arithmetic may be off: in units of each operation, and as a share of the largest logit. On a
-# GPU it may be TF32.
+# How far the model's own arithmetic may be off: per operation, and as a share of the largest logit. A GPU may use TF32.
 ROUNDED: dict[str, tuple[float, float]] = {"cpu": (2.0**-18, 1e-4)}
 COARSE = (2.0**-9, 4e-3)
 UNITS = {torch.float32: 2.0**-24, torch.float64: UNIT}
 SOFTMAX = ("softmax", "log_softmax")
-# Ways to a tensor's values that torch.fx takes no note of.
+# Ways to a tensor's values that torch.fx does not see.
 LEAVING = ("data", "numpy", "tolist", "__array__", "__dlpack__", "data_ptr", "storage", "untyped_storage", "set_")
 
 
 class UnknownOperation(ValueError):
-    """Report that a network does something that no bounds are known for."""
+    """The network has an operation that no bounds are known for."""
 
 
 @dataclass(frozen=True)
 class Network:
-    """Layers in the order in which they are computed; the first is the input, the last the logits.
+    """Layers in the order of computation, from the input to the logits.
 
     softmax   the function of the logits that the model returns: "softmax", "log_softmax", or "" for the logits
     unit      the largest relative error of one operation in the model's own numbers
@@ -62,7 +61,7 @@ class Network:
         return found
 
     def values(self, x: Tensor, tick: Callable[[], None] = lambda: None) -> tuple[list[Tensor], list[Tensor]]:
-        """Return every layer's values for inputs (rows, height, width, channels), and by how much each may be off.
+        """Return every layer's values for inputs (rows, height, width, channels), and how far each may be off.
 
         tick   called before every layer
         """
@@ -77,7 +76,7 @@ class Network:
         return values, errors
 
     def expected(self, points: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the model's output at points of torch's shape, and how far the model may be from it."""
+        """Return the output at points in torch's layout, and how far the model may be from it."""
         values, errors = self.values(image(points.double()))
         ours, rounding = values[-1][:, 0, 0], errors[-1][:, 0, 0] / UNIT
         each, share = ROUNDED.get(points.device.type, COARSE)
@@ -88,21 +87,21 @@ class Network:
         return ours, allowed
 
     def compare(self, logits: Tensor, points: Tensor) -> None:
-        """Refuse a model whose output at these points is not that of the layers."""
+        """Refuse a model whose output at these points differs from that of the layers."""
         check_output(logits, *self.expected(points))
 
 
 def check_output(output: Tensor, expected: Tensor, allowed: Tensor) -> None:
-    """Refuse a model whose output is not the expected one."""
+    """Refuse a model whose output differs from the expected one."""
     if not bool(((output.double() - expected).abs() <= allowed).all()):
         raise UnknownOperation(
-            "the model answers otherwise than its traced operations at a point of the box; "
+            "the traced layers do not reproduce the model's output at a point of the box; "
             "does its control flow depend on data, on the batch or on earlier calls?"
         )
 
 
 def trace(model: nn.Module, x: Tensor) -> Network:
-    """Return the network that a model is for inputs like these, in float64 and on their device."""
+    """Return the layers of a model for inputs like these, in float64 and on their device."""
     if x.ndim not in (2, 3, 4):
         raise ValueError(f"inputs have shape {tuple(x.shape)}; vectors and images can be certified")
     sample = x[:1].expand(ROWS, *x.shape[1:]).clone()
@@ -118,8 +117,8 @@ def trace(model: nn.Module, x: Tensor) -> Network:
             program = make_fx(model, pre_dispatch=True)(sample)
         except UnknownOperation:
             raise
-        except Exception as error:  # whatever a model may raise when its values are looked at
-            if watch.unseen:  # TorchScript raises another error in its place
+        except Exception as error:  # a model may raise anything when its values are traced
+            if watch.unseen:  # TorchScript replaced our error by its own
                 raise UnknownOperation(watch.unseen) from error
             kinds = {p.dtype for p in model.parameters()} - {x.dtype}
             hint = f"; its weights are {kinds.pop()} and the inputs {x.dtype}, bring one to the other" if kinds else ""
@@ -127,7 +126,8 @@ def trace(model: nn.Module, x: Tensor) -> Network:
         network = _read(program, sample)
         _check_steady(model, network, x)
         after = _state(model)
-        if changed := [name for name in before | after if not _equal(before.get(name), after.get(name))]:
+        same = {name for name in before.keys() & after.keys() if torch.equal(before[name], after[name])}
+        if changed := [name for name in before | after if name not in same]:
             raise ValueError(f"the model changes {changed[0]} while it computes; a certificate needs one that does not")
     return network
 
@@ -137,22 +137,18 @@ def _state(model: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.detach().clone() for name, tensor in named}
 
 
-def _equal(one: Tensor | None, other: Tensor | None) -> bool:
-    return one is not None and other is not None and one.shape == other.shape and torch.equal(one, other)
-
-
 def _check_steady(model: nn.Module, network: Network, x: Tensor) -> None:
-    """Refuse a model that answers otherwise than its layers, or otherwise each time."""
+    """Refuse a model whose answers differ from those of its layers, or from call to call."""
     noise = torch.rand(ROWS, *x.shape[1:], generator=torch.Generator().manual_seed(0), device="cpu").to(x)
     for points in (x[:ROWS], noise):
         given = points.clone()
         first, again = model(given), model(points.clone())
         if not torch.equal(given, points):
-            raise ValueError("the model writes into its input; let it compute without in-place operations there")
+            raise ValueError("the model writes into its input; use operations that are not in place there")
         if not bool(first.isfinite().all()):
             raise ValueError("the model's answer holds NaN or Inf; nothing can be proved about it")
         if not torch.equal(first, again):
-            raise ValueError("the model answers otherwise each time; a certificate needs one without chance in it")
+            raise ValueError("the model's answers differ from call to call; a certificate needs a deterministic model")
         network.compare(first, points)
 
 
@@ -160,7 +156,7 @@ def _read(program: Any, sample: Tensor) -> Network:
     """Return the layers of a traced program."""
     layers = Layers(sample, [Input(shape_of(sample))])
     known: dict[Any, Any] = {}
-    casts: list[torch.autocast] = []  # that the program has entered and not left
+    casts: list[torch.autocast] = []  # entered by the program and not left
     try:
         for node in program.graph.nodes:
             if node.op == "placeholder":
@@ -173,13 +169,13 @@ def _read(program: Any, sample: Tensor) -> Network:
                 casts = [cast for cast in casts if not any(cast is given for given in args)]
                 casts += [known[node]] if isinstance(known[node], torch.autocast) else []
     finally:
-        for cast in reversed(casts):  # a program that is refused halfway
+        for cast in reversed(casts):  # where the program is refused halfway
             cast.__exit__(None, None, None)
     (answer,) = next(node for node in program.graph.nodes if node.op == "output").args
     found = known[answer] if isinstance(answer, torch.fx.Node) else None
     if not isinstance(found, Traced) or found.sample.ndim != 2:
-        raise UnknownOperation("the model's answer is no row of logits for each input")
-    if found.place != len(layers.found) - 1:  # something else was computed after it
+        raise UnknownOperation("the model's output is not a row of logits for each input")
+    if found.place != len(layers.found) - 1:  # other values were computed after the logits
         layers.scale(found.sample, found.place, 1.0)
     return Network(tuple(layers.found), found.ending, layers.unit)
 
@@ -210,7 +206,7 @@ def _called(layers: "Layers", target: Any, args: Any, kwargs: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Traced:
-    """A layer's output, its value for the traced input, and the softmax that came after it, if one did."""
+    """A layer's output, its value for the traced input, and the softmax after it, if any."""
 
     place: int
     sample: Tensor
@@ -219,7 +215,7 @@ class Traced:
 
 @dataclass(eq=False)
 class Layers:
-    """The layers that were read so far, and the coarsest unit of rounding among their values."""
+    """The layers read so far, and the largest unit of rounding among their values."""
 
     like: Tensor
     found: list[Layer] = field(default_factory=list)
@@ -231,7 +227,7 @@ class Layers:
         return len(self.found) - 1
 
     def scale(self, sample: Tensor, place: int, factor: Any, shift: Any = 0.0) -> int:
-        """Add a product with a number, or one number for each value, and a sum with another."""
+        """Add a product with a factor and a sum with a shift: a number, or one for each value."""
         like = self.like.new_ones(1, dtype=torch.float64)
         numbers = like * factor, like * shift
         return self.add(Scale(shape_of(sample), (place,), numbers[0], numbers[1], numbers[1].abs()))
@@ -266,10 +262,10 @@ def operation(*names: str) -> Callable[[Callable[..., int]], Callable[..., int]]
 @operation("linear")
 def _linear(layers: Layers, found: Tensor, x: Traced, weight: Tensor, bias: Tensor | None = None) -> int:
     if not isinstance(x, Traced) or isinstance(weight, Traced) or x.sample.ndim != 2:
-        raise UnknownOperation("a linear layer is certified for one vector of each input alone")
+        raise UnknownOperation("a linear layer is known here for one vector per input only")
     before, source = layers.found[x.place], x.place
     h, w, c = before.shape
-    if isinstance(before, Reshape):  # a linear layer of an image: a window that is all of it
+    if isinstance(before, Reshape):  # a linear layer of an image: its window is the whole image
         source, (h, w, c) = before.sources[0], before.before
     inner = weight.double().reshape(-1, c, h, w).permute(0, 2, 3, 1)[None].contiguous()
     return layers.add(Conv(shape_of(found), (source,), inner, _bias(bias, weight)))
@@ -278,7 +274,7 @@ def _linear(layers: Layers, found: Tensor, x: Traced, weight: Tensor, bias: Tens
 @operation("addmm")
 def _addmm(layers: Layers, found: Tensor, bias: Tensor, x: Traced, weight: Tensor, **more: Any) -> int:
     if more or isinstance(bias, Traced):
-        raise UnknownOperation("a product of matrices with factors of its own is not known here")
+        raise UnknownOperation("a matrix product with own factors is not known here")
     return _linear(layers, found, x, weight.T, bias.expand(weight.shape[1]))
 
 
@@ -311,7 +307,7 @@ def _conv(
 
 
 def _named(padding: str, weight: Tensor, dilation: tuple[int, int]) -> tuple[int, int, int, int]:
-    """Return the edge of "same" or "valid"; where it is uneven, torch adds one more below and at the right."""
+    """Return the edge of "same" or "valid"; torch adds an odd zero below and at the right."""
     if padding == "valid":
         return EDGE
     if padding != "same":
@@ -322,17 +318,17 @@ def _named(padding: str, weight: Tensor, dilation: tuple[int, int]) -> tuple[int
 
 @operation("constant_pad_nd", "pad")
 def _zeros_around(layers: Layers, found: Tensor, x: Traced, pad: Any, *how: Any, **more: Any) -> int:
-    """Read zeros around an image as windows of one value each, with an edge."""
+    """Read zero padding as windows of one value, with an edge."""
     _images(x)
     left, right, top, bottom, *others = [*pad, 0, 0][: max(4, len(pad))]
     mode = [each for each in (*how, *more.values()) if each not in (0, None, "constant")]
     if mode or any(others) or min(left, right, top, bottom) < 0:
-        raise UnknownOperation("padding with other values than 0, of channels or by less than 0 is not known here")
+        raise UnknownOperation("padding other than of height and width with zeros is not known here")
     return _mean(layers, found, x, (1, 1), (1, 1), (top, bottom, left, right))
 
 
 def _images(x: Traced) -> None:
-    """Refuse values without channels: torch would take the rows for those."""
+    """Refuse values without channels: torch would take the rows for channels."""
     if x.sample.ndim != 4:
         shape = tuple(x.sample.shape[1:])
         raise UnknownOperation(f"windows of values of shape {shape} are not known here; (channels, height, width) are")
@@ -379,7 +375,7 @@ def _norm(
     *rest: Any,
 ) -> int:
     if training or mean is None or variance is None:
-        raise ValueError("a batch norm is in training mode: its answer depends on the batch; call model.eval() first")
+        raise ValueError("a batch norm is in training mode: its output depends on the batch; call model.eval() first")
     factor = (1.0 if weight is None else weight.double()) / (variance.double() + eps).sqrt()
     least = torch.zeros_like(factor) if bias is None else bias.double()
     size = least.abs() + (mean.double() * factor).abs()
@@ -391,7 +387,7 @@ def _sum(layers: Layers, found: Tensor, x: Any, other: Any, *, alpha: float = 1)
     factor = float(alpha)
     if isinstance(x, Traced) and isinstance(other, Traced):
         if x.sample.shape != other.sample.shape:
-            raise UnknownOperation("a sum of two computed values of unlike shapes is not known here")
+            raise UnknownOperation("a sum of two computed values with different shapes is not known here")
         second = other.place if factor == 1 else layers.scale(found, other.place, factor)
         return layers.add(Add(shape_of(found), (x.place, second)))
     if isinstance(x, Traced):
@@ -415,7 +411,7 @@ def _product(layers: Layers, found: Tensor, x: Any, other: Any) -> int:
 @operation("div")
 def _quotient(layers: Layers, found: Tensor, x: Any, other: Any, **more: Any) -> int:
     if not isinstance(x, Traced) or isinstance(other, Traced) or more:
-        raise UnknownOperation("a division by a computed value, or a rounded one, is not known here")
+        raise UnknownOperation("a division by a computed value, or with rounding, is not known here")
     return layers.scale(found, _whole(x, found), 1 / _constant(other, found))
 
 
@@ -426,12 +422,12 @@ def _negative(layers: Layers, found: Tensor, x: Traced) -> int:
 
 def _whole(value: Traced, found: Tensor) -> int:
     if value.sample.shape != found.shape:
-        raise UnknownOperation("a computed value is spread over a larger shape, which is not known here")
+        raise UnknownOperation("broadcasting a computed value to a larger shape is not known here")
     return value.place
 
 
 def _constant(number: Any, found: Tensor) -> Tensor:
-    """Return a constant in the layout of our values, for one row."""
+    """Return a constant in the layout of our values, without rows."""
     tensor = torch.as_tensor(number, dtype=torch.float64, device=found.device)
     return image(tensor.expand(found.shape)[:1].contiguous())[0]
 
@@ -439,20 +435,20 @@ def _constant(number: Any, found: Tensor) -> Tensor:
 @operation("dropout", "feature_dropout", "alpha_dropout")
 def _dropout(layers: Layers, found: Tensor, x: Traced, share: float, training: bool) -> int:
     if training and share > 0:
-        raise ValueError("dropout is active, so the model answers otherwise each time; call model.eval() first")
+        raise ValueError("dropout is active, so the model's answers are random; call model.eval() first")
     return x.place
 
 
 @operation("clone", "contiguous", "detach", "alias", "lift_fresh_copy", "to", "to_copy")
 def _same(layers: Layers, found: Tensor, x: Traced, *rest: Any, **more: Any) -> int:
-    return x.place if found.dtype == x.sample.dtype else layers.scale(found, x.place, 1.0)  # which rounds
+    return x.place if found.dtype == x.sample.dtype else layers.scale(found, x.place, 1.0)  # a cast rounds
 
 
 @operation(*SOFTMAX)
 def _softmax(layers: Layers, found: Tensor, x: Traced, dim: int, *rest: Any) -> int:
-    """Leave out a softmax over the classes: the largest logit stays the largest. Nothing else may come after it."""
+    """Leave out a softmax over the classes: the largest logit stays the largest. It must come last."""
     if x.sample.ndim != 2 or dim % 2 != 1:
-        raise UnknownOperation("a softmax is known here at the end alone, over the classes")
+        raise UnknownOperation("a softmax is known here only over the classes, at the end")
     return x.place
 
 
@@ -525,26 +521,26 @@ def _largest(
 
 
 class _Watch(TorchFunctionMode):
-    """Follow every call of torch, and refuse what a trace of it would miss.
+    """Follow every call of torch, and refuse what a trace would miss.
 
-    A trace reads an operation that writes into a tensor as one that returns a new tensor. Every other tensor in the
-    same memory keeps its old value in the trace and has the new one in the model, so it must not be read any more.
+    A trace reads an operation that writes into a tensor as one that returns a new tensor. Other tensors in the same
+    memory keep the old value in the trace but have the new one in the model, so they must not be read any more.
     """
 
     def __init__(self, given: Tensor) -> None:
         super().__init__()
         self.given = given
-        self.alive: list[Tensor] = []  # so that no tensor gets the identity of one that is gone
-        self.computed: set[int] = set()  # memory with values that were computed from the input
-        self.writers: dict[int, str] = {}  # memory that was written into, by which operation
+        self.alive: list[Tensor] = []  # so that no new tensor gets the id of an old one
+        self.computed: set[int] = set()  # memory with values computed from the input
+        self.writers: dict[int, str] = {}  # memory that was written into, and by which operation
         self.current: dict[int, set[int]] = {}  # the tensors that may still be read there
-        self.depth = 0  # of calls that are followed
-        self.unseen = ""  # what was written elsewhere
-        self.versions: dict[int, int] = {}  # of each tensor, when it was last seen
+        self.depth = 0  # of followed calls
+        self.unseen = ""  # the error of `_Unseen`
+        self.versions: dict[int, int] = {}  # of each tensor when it was last read
         self._note(given, computed=True)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Check what is read, call the function, and note what it wrote."""
+        """Check the tensors that are read, call the function, and note what it wrote."""
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         name = str(getattr(func, "__name__", func))
         name = str(func.__self__.__name__) if name in ("__get__", "__set__") else name  # of a property
@@ -567,10 +563,10 @@ class _Watch(TorchFunctionMode):
                 self.versions[id(tensor)] = tensor._version
         for place, names in written.items():
             self.writers[place] = name
-            self.current[place] = names if len(names) == 1 else set()  # of several names the one that is returned
+            self.current[place] = names if len(names) == 1 else set()  # of several names only the returned one
 
         def result(tensor: Tensor) -> Tensor:
-            # Some functions return their argument as it is, where the trace has a new tensor: Dropout in eval mode.
+            # Some functions return their argument where the trace has a new tensor: Dropout in eval mode.
             tensor = tensor.detach() if id(tensor) in untouched else tensor
             self._note(tensor, computed)
             if not tensor.is_inference():
@@ -587,7 +583,7 @@ class _Watch(TorchFunctionMode):
             self.computed.add(place)
 
     def _read(self, tensor: Tensor, name: str) -> bool:
-        """Return whether a tensor was computed from the input; refuse one that the trace has another value of."""
+        """Return whether a tensor was computed from the input; refuse one with another value in the trace."""
         place = _memory(tensor)
         if place in self.writers and id(tensor) not in self.current[place]:
             writer = self.writers[place]
@@ -602,30 +598,30 @@ class _Watch(TorchFunctionMode):
             )
         if place in self.computed and id(tensor) not in self.current[place]:
             raise UnknownOperation(
-                f"{name} reads computed values through a tensor that came from elsewhere than torch's own operations "
-                "(DLPack, a shared array); compute with tensors alone, with x.clone() for a copy"
+                f"{name} reads computed values through a tensor that torch did not make (DLPack, a shared array); "
+                "compute with tensors alone, with x.clone() for a copy"
             )
         if not tensor.is_inference() and tensor._version != self.versions.setdefault(id(tensor), tensor._version):
             raise UnknownOperation(
-                f"a tensor that {name} reads was written into unseen, as by another thread or an autograd.Function"
+                f"a tensor that {name} reads was changed by another thread or an autograd.Function, which is not traced"
             )
         self._note(tensor, computed=False)
         return place in self.computed
 
 
 class _Unseen(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Refuse operations that `_Watch` does not see: those of TorchScript, or where torch functions are disabled."""
+    """Refuse writes that `_Watch` does not see: in TorchScript, or where torch functions are disabled."""
 
     def __init__(self, watch: _Watch) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.watch = watch
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Refuse a write that is no part of a call that is followed, and call the function."""
+        """Refuse a write outside of followed calls, and call the function."""
         if not self.watch.depth and func._schema.is_mutable:
             self.watch.unseen = (
-                f"{func} writes in place inside of TorchScript, or where torch functions are disabled, which cannot be "
-                "followed; use the form that is not in place, and eager modules"
+                f"{func} writes in place inside TorchScript, or where torch functions are disabled, and is not traced; "
+                "use the form that is not in place, and eager modules"
             )
             raise UnknownOperation(self.watch.unseen)
         return func(*args, **(kwargs or {}))

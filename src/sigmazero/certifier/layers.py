@@ -1,12 +1,12 @@
-"""The layers that bounds are known for: their values, intervals, coefficients, and the errors of rounding.
+"""Layers of a network: their values, intervals, coefficients, and rounding errors.
 
 Values have the shape (rows, height, width, channels); a vector is an image of one position. A *deviation* is how far a
-value is from its value for the unchanged input. Bounds are about deviations, so whatever no change can reach is 0 and
-costs nothing, and biases play no part.
+value is from its value for the unchanged input. Bounds are about deviations: what no change can reach is 0, and biases
+play no part.
 
-All bounds are computed in float64 and moved outward by more than rounding can spoil (ADR 23). A sum of n products, in
-whatever order, is off by at most gamma(n) times the sum of their magnitudes. The same formulas with a larger unit
-bound the error of the model itself, which computes in float32.
+Bounds are computed in float64 and moved outward by more than rounding can change (docs/evidence/soundness.md). A sum
+of n products, in any order, is off by at most gamma(n) times the sum of their magnitudes. With a larger unit the same
+formulas bound the error of the model itself, which computes in float32.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from torch import Tensor
 Interval = tuple[Tensor, Tensor]
 Pair = tuple[int, int]
 UNIT = 2.0**-53  # the largest relative error of one operation in float64
-TINY = 1e-200  # more than all that underflow can take away
+TINY = 1e-200  # more than underflow can take away
 
 
 def gamma(terms: int, unit: float = UNIT, more: int = 16) -> float:
@@ -33,29 +33,39 @@ def gamma(terms: int, unit: float = UNIT, more: int = 16) -> float:
 
 
 def widened(lo: Tensor, hi: Tensor, relative: float) -> Interval:
-    """Widen intervals around 0 by a relative error of their width; those of no width stay so."""
+    """Widen intervals by a share of their width; intervals of width 0 stay."""
     slack = (hi - lo) * relative
     return lo - slack, hi + slack
 
 
 @dataclass(frozen=True, eq=False)
-class Input:
-    """The input itself."""
+class Node:
+    """A place in the network: the shape of one row's values, and the layers that they are computed from.
 
-    shape: tuple[int, int, int]
-    sources: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, eq=False)
-class Conv:
-    """A linear map from windows: a convolution, an average pool, or a linear layer, whose window is everything.
-
-    `weight` is (groups, outputs per group, height, width, inputs per group), `edge` what is added at top, bottom, left
-    and right.
+    Every layer but the input has `forward(*x)`, its values, and `error(y, unit, *x_and_errors)`: how far outputs of
+    magnitude y may be off, for inputs of magnitude x that are off by the error after each. Linear layers have
+    `deviations`: how far outputs can move when inputs move within intervals around 0.
     """
 
     shape: tuple[int, int, int]
     sources: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Input(Node):
+    """The input."""
+
+    sources: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Conv(Node):
+    """A linear map of windows: a convolution, an average pool, or a linear layer, whose window is the whole layer.
+
+    weight  (groups, outputs per group, height, width, inputs per group)
+    edge    zeros added at top, bottom, left and right
+    """
+
     weight: Tensor
     bias: Tensor
     stride: Pair = (1, 1)
@@ -96,13 +106,13 @@ class Conv:
         return self(x) + self.bias
 
     def error(self, y: Tensor, unit: float, x: Tensor, error: Tensor) -> Tensor:
-        """Return by how much outputs of magnitude y may be off, for inputs of magnitude x that are off by `error`."""
+        """Return how far outputs of magnitude y may be off."""
         slack = gamma(self.weight[0, 0].numel(), unit, 2 if unit > UNIT else 16)  # the sum with the bias
         spread = self(slack * x + error * (1 + slack), self.magnitudes)
         return (spread + slack * self.bias.abs()) * (1 + slack) + unit * y
 
     def deviations(self, interval: Interval) -> Interval:
-        """Return how far the outputs can move when the inputs move within intervals around 0."""
+        """Return how far the outputs can move."""
         lo, hi = interval
         middle, width = self((lo + hi) / 2), self((hi - lo) / 2, self.magnitudes)
         width = width * (1 + 4 * gamma(self.terms))
@@ -121,14 +131,12 @@ class Conv:
 
 
 @dataclass(frozen=True, eq=False)
-class Scale:
-    """Every value times a number, plus a number: a batch norm, or a normalisation of inputs.
+class Scale(Node):
+    """A product with a factor and a sum with a shift: a batch norm, or a normalisation of inputs.
 
-    `size` bounds the magnitudes of the parts whose sum is the number that is added.
+    size   bounds the magnitudes of the parts that the shift is the sum of
     """
 
-    shape: tuple[int, int, int]
-    sources: tuple[int, ...]
     factor: Tensor
     shift: Tensor
     size: Tensor
@@ -138,60 +146,51 @@ class Scale:
         return x * self.factor + self.shift
 
     def error(self, y: Tensor, unit: float, x: Tensor, error: Tensor) -> Tensor:
-        """Return by how much outputs may be off, for inputs of magnitude x that are off by `error`."""
+        """Return how far outputs may be off."""
         factor = self.factor.abs()
         return (factor * error + 8 * unit * (self.size + x * factor)) * (1 + 8 * unit)
 
     def deviations(self, interval: Interval) -> Interval:
-        """Return how far the outputs can move when the inputs move within intervals around 0."""
+        """Return how far the outputs can move."""
         one, other = interval[0] * self.factor, interval[1] * self.factor
         return widened(torch.minimum(one, other), torch.maximum(one, other), 16 * UNIT)
 
 
 @dataclass(frozen=True, eq=False)
-class Add:
+class Add(Node):
     """The sum of two values."""
-
-    shape: tuple[int, int, int]
-    sources: tuple[int, ...]
 
     def forward(self, x: Tensor, other: Tensor) -> Tensor:
         """Return the values."""
         return x + other
 
     def error(self, y: Tensor, unit: float, x: Tensor, error: Tensor, other: Tensor, more: Tensor) -> Tensor:
-        """Return by how much sums of magnitude y may be off, for inputs that are off by `error` and `more`."""
+        """Return how far sums of magnitude y may be off, for inputs that are off by `error` and `more`."""
         return (error + more) * (1 + 4 * unit) + unit * y
 
     def deviations(self, one: Interval, other: Interval) -> Interval:
-        """Return how far the outputs can move when the inputs move within intervals around 0."""
+        """Return how far the outputs can move."""
         return widened(one[0] + other[0], one[1] + other[1], 4 * UNIT)
 
 
 @dataclass(frozen=True, eq=False)
-class Reshape:
+class Reshape(Node):
     """The same values in another shape, in torch's order: channels, height, width."""
 
-    shape: tuple[int, int, int]
-    sources: tuple[int, ...]
     before: tuple[int, int, int]
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """Return the values in the new shape."""
         h, w, c = self.shape
         return x.permute(0, 3, 1, 2).reshape(len(x), c, h, w).permute(0, 2, 3, 1)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the values."""
-        return self(x)
-
     def error(self, y: Tensor, unit: float, x: Tensor, error: Tensor) -> Tensor:
         """Return the errors in the new shape."""
-        return self(error)
+        return self.forward(error)
 
     def deviations(self, interval: Interval) -> Interval:
         """Return the intervals in the new shape."""
-        return self(interval[0]), self(interval[1])
+        return self.forward(interval[0]), self.forward(interval[1])
 
     def back(self, a: Tensor) -> Tensor:
         """Return coefficients in the shape before."""
@@ -200,11 +199,9 @@ class Reshape:
 
 
 @dataclass(frozen=True, eq=False)
-class Relu:
-    """x, and below 0 the product of x and `slope`."""
+class Relu(Node):
+    """x where it is positive, `slope` times x where it is negative."""
 
-    shape: tuple[int, int, int]
-    sources: tuple[int, ...]
     slope: float = 0.0
 
     def forward(self, x: Tensor) -> Tensor:
@@ -212,16 +209,14 @@ class Relu:
         return x.clamp_min(0) if self.slope == 0 else torch.where(x < 0, x * self.slope, x)
 
     def error(self, y: Tensor, unit: float, x: Tensor, error: Tensor) -> Tensor:
-        """Return by how much outputs of magnitude y may be off: a ReLU makes no error larger."""
+        """Return the error: a ReLU makes none larger."""
         return error if self.slope == 0 else error + 4 * unit * y
 
 
 @dataclass(frozen=True, eq=False)
-class MaxPool:
+class MaxPool(Node):
     """The largest value of each window."""
 
-    shape: tuple[int, int, int]
-    sources: tuple[int, ...]
     kernel: Pair
     stride: Pair
     edge: tuple[int, int, int, int] = (0, 0, 0, 0)

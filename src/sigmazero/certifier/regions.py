@@ -1,8 +1,8 @@
-"""Regions of inputs, many at once, and the least value of a linear form over each.
+"""Regions of inputs, and the least value of a linear form over each; many regions at once.
 
 A *site* is a feature, or with `unit="pixel"` a position with all its channels. A region says how far each feature may
-move (`lo` and `hi`, around 0). The least value of a form is minus the sum of the largest *gains*: the gain of a site is
-how far it alone can bring the form down.
+move (`lo` and `hi`, around 0). The *gain* of a site is how far it alone can lower a form. The least value of a form is
+minus the sum of the largest gains.
 """
 
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ from sigmazero.certifier.layers import Interval, gamma
 if TYPE_CHECKING:
     from sigmazero.certifier.crown import LinearForms
 
-MAX_FREE = 12  # free features of a task for which affine bounds are tried; their cost grows with them
+MAX_FREE = 12  # free features of a task up to which affine bounds are tried
 
 
 def gains(a: Tensor, lo: Tensor, hi: Tensor) -> Tensor:
-    """Return how far each feature can bring a form down."""
+    """Return how far each feature can lower a form."""
     down = -a
     return torch.maximum(down * lo, down * hi)
 
@@ -30,8 +30,9 @@ def gains(a: Tensor, lo: Tensor, hi: Tensor) -> Tensor:
 class OneSitePerGroup:
     """At most one site of each of several groups, which are equal or have no site in common.
 
-    `sites` is (tasks, groups, places), -1 where a group has fewer; sites count in the order height, width, channels.
-    `lo` and `hi` are (rows, height, width, channels), `rows` says which of them is a task's.
+    sites   (tasks, groups, places), -1 where a group has fewer; numbered in the order height, width, channels
+    lo, hi  how far each feature may move (rows, height, width, channels)
+    rows    the row of each task
     """
 
     sites: Tensor
@@ -46,30 +47,30 @@ class OneSitePerGroup:
 
     @property
     def few(self) -> bool:
-        """Return whether so few features may change that affine bounds over them are worth it."""
+        """Return whether few enough features may change for affine bounds."""
         _, groups, places = self.sites.shape
         return groups * places * (self.lo.shape[3] if self.pixels else 1) <= MAX_FREE
 
     @cached_property
     def _group(self) -> Tensor:
-        """Return the group of every site (tasks, height, width, channels or 1), -1 for sites of none."""
+        """Return the group of every site (tasks, height, width, channels or 1), -1 for sites in no group."""
         n, groups = self.sites.shape[:2]
         h, w, c = self.lo.shape[1:]
         c = 1 if self.pixels else c
         label = torch.full((n, h * w * c + 1), -1, dtype=torch.int16, device=self.sites.device)
-        for group in reversed(range(groups)):  # a group that occurs twice is known by its first number
+        for group in reversed(range(groups)):  # a group that occurs twice has its first number
             label.scatter_(1, torch.where(self.sites[:, group] < 0, h * w * c, self.sites[:, group]), group)
         return label[:, :-1].view(n, h, w, c)
 
     @cached_property
     def _first(self) -> Tensor:
-        """Return for each group the first one that is the same (tasks, groups)."""
+        """Return the first group that equals each group (tasks, groups)."""
         same = (self.sites[:, :, None] == self.sites[:, None]).all(3)
         return same.to(torch.int8).argmax(2)
 
     @cached_property
     def _rank(self) -> Tensor:
-        """Return how many groups before each group are the same (tasks, groups)."""
+        """Return how many earlier groups equal each group (tasks, groups)."""
         return (self._first[:, :, None] == self._first[:, None]).tril(-1).sum(2)
 
     @cached_property
@@ -79,13 +80,13 @@ class OneSitePerGroup:
 
     @cached_property
     def interval(self) -> Interval:
-        """Return how far each feature may move at all (tasks, height, width, channels)."""
+        """Return how far each feature may move (tasks, height, width, channels)."""
         free = self._group >= 0
         return tuple(torch.where(free, t[self.rows], 0.0) for t in (self.lo, self.hi))  # type: ignore[return-value]
 
     @cached_property
     def listed(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the sites, 0 where there is none, and the ends of their features (tasks, sites, features)."""
+        """Return the sites, 0 for missing ones, and the ends of their features (tasks, sites, features)."""
         n = len(self)
         sites = self.sites.clamp_min(0).view(n, -1)
         channels = self.lo.shape[3] if self.pixels else 1
@@ -95,7 +96,7 @@ class OneSitePerGroup:
 
     @cached_property
     def _ringed(self) -> Tensor:
-        """Return ends and groups side by side, with a ring of zeros around the image."""
+        """Return the ends of the features and the group of each site, from 1, with a ring of zeros around them."""
         parts = torch.cat((*self.interval, (self._group + 1).to(self.lo.dtype)), 3)
         return torch.nn.functional.pad(parts, (0, 0, 1, 1, 1, 1))
 
@@ -116,11 +117,6 @@ class OneSitePerGroup:
         gain = gains(picked, lo[forms.tasks], hi[forms.tasks]).sum(2).view(len(forms), groups, places)
         return self._best(gain, forms.tasks)
 
-    def _window_gains(self, forms: "LinearForms") -> Tensor:
-        """Return the largest gain of each group for forms in windows."""
-        seen = forms.take(self._ringed, ring=True)
-        return _best_in_windows(forms.a, seen, self._first[forms.tasks], self.pixels, self.twins)
-
     def _best(self, gain: Tensor, tasks: Tensor) -> Tensor:
         """Return the largest gain of each group (forms, groups, places), the two largest of one that occurs twice."""
         if not self.twins:
@@ -131,20 +127,20 @@ class OneSitePerGroup:
         picked: Tensor = top.gather(2, rank.clamp_max(count - 1)[:, :, None])[:, :, 0]
         return torch.where(rank < count, picked, 0.0)
 
-
-def _best_in_windows(a: Tensor, seen: Tensor, first: Tensor, pixels: bool, twins: bool) -> Tensor:
-    """Return the largest gain of each group; `seen` has the ends of the features and the group of each site, from 1."""
-    channels = a.shape[3]
-    gain = gains(a, seen[..., :channels], seen[..., channels : 2 * channels])
-    gain = (gain.sum(3) if pixels else gain).flatten(1)
-    label = seen[..., 2 * channels :].flatten(1) - 1
-    best = []
-    for group in range(first.shape[1]):
-        mine = torch.where(label == first[:, group, None], gain, 0.0)
-        value, place = mine.max(1)
-        best.append(value)
-        if twins:
-            # Its next twin takes another site; where nothing was gained the place is any, perhaps another group's.
-            rest = torch.where(value > 0, 0.0, gain.gather(1, place[:, None])[:, 0])
-            gain = gain.scatter(1, place[:, None], rest[:, None])
-    return torch.stack(best, 1)
+    def _window_gains(self, forms: "LinearForms") -> Tensor:
+        """Return the largest gain of each group for forms in windows."""
+        channels, first = forms.a.shape[3], self._first[forms.tasks]
+        low, high, group_of = forms.take(self._ringed, ring=True).tensor_split((channels, 2 * channels), 3)
+        gain = gains(forms.a, low, high)
+        gain = (gain.sum(3) if self.pixels else gain).flatten(1)
+        label = group_of.flatten(1) - 1
+        best = []
+        for group in range(first.shape[1]):
+            mine = torch.where(label == first[:, group, None], gain, 0.0)
+            value, place = mine.max(1)
+            best.append(value)
+            if self.twins:
+                # Its next twin takes another site; where nothing was gained the place is any, perhaps another group's.
+                rest = torch.where(value > 0, 0.0, gain.gather(1, place[:, None])[:, 0])
+                gain = gain.scatter(1, place[:, None], rest[:, None])
+        return torch.stack(best, 1)

@@ -20,7 +20,7 @@ class Relaxation:
     """The two lines of every value.
 
     packed   slopes below and above, then offsets below and above (tasks, height, width, parts)
-    slopes   how many slopes a line has: 1 for a ReLU, one for each place of the window for a max pool
+    slopes   number of slopes of a line: 1 for a ReLU, one per place of the window for a max pool
     largest  the largest offset of each task
     """
 
@@ -35,7 +35,7 @@ class Relaxation:
 
 
 def ends(z: Tensor, error: Tensor, interval: Interval) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the smallest and the largest value, widened by all that rounding can do, and by how much that is."""
+    """Return the smallest and the largest value, widened by rounding, and twice the width added."""
     lo, hi = interval
     slack = error + 8 * UNIT * (z.abs() + torch.maximum(hi, -lo))
     return z + lo - slack, z + hi + slack, 2 * slack
@@ -74,7 +74,7 @@ def relu_deviations(layer: Relu, z: Tensor, error: Tensor, interval: Interval) -
 
 
 def _windows(layer: MaxPool, z: Tensor, error: Tensor, interval: Interval) -> tuple[Tensor, ...]:
-    """Return values, ends, slack and whether it moves, for every place of every window."""
+    """Return value, ends, slack and whether it moves, for every place of every window."""
     low, high, slack = ends(z, error, interval)
     moves = (interval[1] > interval[0]).to(z.dtype)
     out = -torch.inf
@@ -82,7 +82,7 @@ def _windows(layer: MaxPool, z: Tensor, error: Tensor, interval: Interval) -> tu
 
 
 def contested(layer: MaxPool, z: Tensor, error: Tensor, interval: Interval) -> Tensor:
-    """Return which inputs of a max pool may or may not be the largest of their window."""
+    """Return which inputs of a max pool may be the largest of their window, among several."""
     _, low, high, _, moves = _windows(layer, z, error, interval)
     rivals = high > low.amax(3, keepdim=True)
     open_ = rivals & (rivals.sum(3, keepdim=True) > 1) & moves.any(3, keepdim=True)

@@ -1,11 +1,11 @@
 """Bound how far the model's own rounding can lower a margin, so that a proof also holds for the model as it computes.
 
-Let every layer of the model be off by at most what one layer can lose, for values as large as they can be over a
-region. Between the exact values and the model's a ReLU has a slope in [0, 1], known where both have one sign. So an
-error of a layer reaches the margin times the coefficients of the margin with respect to that layer, which go back
-through the network as a middle and a radius. Errors that only grow, layer by layer, say which signs are known.
+Every layer is off by at most what one layer can lose, for values as large as they can be over a region. Between the
+exact and the model's value a ReLU has a slope in [0, 1], known where both have one sign. So the error of a layer
+reaches the margin times the margin's coefficients for that layer. These go back through the network as a middle and a
+radius. A forward pass of growing errors says which signs are known.
 
-This holds for sums in every order, but not for methods that round otherwise: TF32, Winograd, FFT.
+This holds for sums in any order, but not for TF32, Winograd or FFT, which round differently.
 """
 
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from sigmazero.certifier.crown import LinearForms, linear_back, pooled_back
 from sigmazero.certifier.layers import UNIT, Conv, Input, Layer, MaxPool, Relu, Scale
 from sigmazero.certifier.regions import OneSitePerGroup
 
-FLUSHED = 1e-37  # more than one operation in float32 loses where numbers too small for it become 0
+FLUSHED = 1e-37  # more than float32 loses in one operation where tiny numbers become 0
 LARGEST = 1e37  # above this float32 may overflow
 
 
@@ -30,7 +30,7 @@ def model_error(
     region: OneSitePerGroup,
     strength: Strength,
 ) -> Tensor:
-    """Bound how far rounding can lower each margin anywhere in each region (tasks, classes); 0 for the label."""
+    """Bound how far rounding can lower each margin in each region (tasks, classes); 0 for the label."""
     with torch.inference_mode():
         ranges = _Ranges.of(bounds, clean, rows, labels, region, strength)
         found = torch.stack([ranges.margins(bounds, row, int(label)) for row, label in enumerate(labels.tolist())])
@@ -43,7 +43,7 @@ def model_error(
 
 @dataclass(frozen=True, eq=False)
 class _Ranges:
-    """Of every layer: magnitudes, ends of the values, the error of the layer alone, and all errors so far."""
+    """Of every layer: magnitudes, ends of the values, its own error, and the error of all layers so far."""
 
     sizes: list[Tensor]
     lows: list[Tensor]
@@ -83,7 +83,7 @@ class _Ranges:
             own = layer.error(size, unit, *parts) + flushed
             parts = [each for pair in zip(sizes, errors, strict=True) for each in pair]
             error = layer.error(size, unit, *parts) + flushed
-            if isinstance(layer, Relu) and layer.slope == 0:  # the model has 0 too where its input stays below 0
+            if isinstance(layer, Relu) and layer.slope == 0:  # the model has 0 too where the input stays below 0
                 source = layer.sources[0]
                 dead = found.highs[source] + found.errors[source] <= 0
                 own, error = torch.zeros_like(own), torch.where(dead, 0.0, error)
@@ -92,7 +92,7 @@ class _Ranges:
         return found
 
     def margins(self, bounds: NetworkBounds, row: int, label: int) -> Tensor:
-        """Return the bounds for one task, a number for each class."""
+        """Return the bounds of one task (classes,)."""
         layers = bounds.network.layers
         classes = layers[-1].shape[2]
         tasks = torch.zeros(classes, dtype=torch.long, device=self.sizes[0].device)

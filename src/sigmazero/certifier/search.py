@@ -1,7 +1,7 @@
-"""Branch and bound over many subproblems of many inputs at once, until every input is decided.
+"""Branch and bound over subproblems of many inputs at once, until every input is decided.
 
-All subproblems of a batch have one size. The bounds that are tried at each size are those that cost least for all that
-follows; what they cost and how often they succeed is measured.
+All subproblems of a batch have one size. For each size the search tries the bounds with the least total cost; their
+cost and success are measured.
 """
 
 import itertools
@@ -23,7 +23,7 @@ from sigmazero.run.memory import out_of_memory
 
 log = logging.getLogger(__name__)
 VALUES, SITES = 0, 1  # kinds of subproblems
-PROBES = 2  # subproblems of a size on which the full bound is tried first, at least; more where a batch is large
+PROBES = 2  # fewest subproblems of a new size on which the full bound is tried; more in large batches
 PATIENCE = 1.0  # after this many seconds an input is postponed until the others are done
 
 
@@ -51,7 +51,7 @@ class Queue:
     waiting: dict[Size, list[Any]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        """Return whether anything waits."""
+        """Return whether any subproblem waits."""
         return bool(self.waiting)
 
     def push(self, size: Size, some: Subproblems) -> None:
@@ -60,7 +60,7 @@ class Queue:
             self.waiting.setdefault(size, []).append(some)
 
     def pop(self) -> tuple[Size, Any]:
-        """Take out a batch: of the smallest size that fills one, or else of the most frequent size."""
+        """Take out a batch of the smallest size that fills one, else of the most frequent size."""
         counts = {size: sum(len(part) for part in parts) for size, parts in self.waiting.items()}
         full = [size for size, count in counts.items() if count >= self.batch]
         size = min(full) if full else min(counts, key=lambda each: (-counts[each], each))
@@ -85,7 +85,7 @@ class Tries:
 
     tried: int = 0
     proved: int = 0
-    cost: float = math.inf  # seconds of one try, in the batch where that was least: small batches cost calls alone
+    cost: float = math.inf  # least seconds of one try; in small batches the calls alone cost more
 
     def note(self, tried: int, proved: int, seconds: float) -> None:
         """Add a batch of tries."""
@@ -94,7 +94,7 @@ class Tries:
 
     @property
     def failure(self) -> float:
-        """Return the share of tries that failed; never quite 0 or 1, since the next may end otherwise."""
+        """Return the share of tries that failed, never quite 0 or 1."""
         return (self.tried - self.proved + 0.1) / (self.tried + 0.2)
 
 
@@ -102,8 +102,8 @@ class Tries:
 class Strategy:
     """Choose bounds for each size by measured cost and success, for subproblems of t ranges.
 
-    A stronger bound is measured where weaker ones failed. Halving all ranges makes 2^t subproblems; halving a box of
-    values makes two.
+    A stronger bound is measured where weaker ones failed. Halving all ranges makes 2^t subproblems, halving a box of
+    values two.
     """
 
     t: int = 1
@@ -119,11 +119,11 @@ class Strategy:
         return math.prod(each.failure for each in self.scores.get(size, {}).values())
 
     def choose(self, size: Size) -> tuple[Strength, ...] | None:
-        """Return which bounds to try at a size, one after the other; None where nothing is known yet: try all."""
+        """Return the bounds to try at a size, in order; None if nothing is known yet: try all."""
         sizes = [size]
         while sizes[-1] > min([*self.scores, size]):
             sizes.append(sizes[-1].smaller)
-        # Below all that is known one cheap bound is hoped to be enough.
+        # Below all known sizes one cheap bound is assumed to be enough.
         cost = min((each.cost for known in self.scores.values() for each in known.values()), default=0.0)
         best: tuple[Strength, ...] | None = None
         for each in reversed(sizes):
@@ -133,17 +133,17 @@ class Strategy:
     def _best(self, size: Size, split: float) -> tuple[float, tuple[Strength, ...] | None]:
         """Return the least cost at one size, if splitting costs `split`, and the bounds that reach it."""
         known = self.scores.get(size)
-        if known is None:  # below a size that is known something may be gained, above it not yet
+        if known is None:  # below a known size trying may pay, above it not yet
             below = size <= (SITES, 0) or size < max(self.scores, default=Size(SITES, 0))
             return split, None if below else ()
         kinds = sorted(known)
         choices = [each for count in range(len(kinds) + 1) for each in itertools.combinations(kinds, count)]
-        if size <= (SITES, 0) and size.smaller not in self.scores:  # perhaps nothing is proved further down
+        if size <= (SITES, 0) and size.smaller not in self.scores:  # smaller ones may not be provable
             choices = choices[1:]
         return min((self._cost(size, each, split), each) for each in choices)
 
     def _cost(self, size: Size, chosen: tuple[Strength, ...], split: float) -> float:
-        """Return the cost of a subproblem if these bounds are tried; a stronger one proves what a weaker one does."""
+        """Return the cost of a subproblem with these bounds; a stronger one proves what a weaker one does."""
         cost, left, failed, known = 0.0, 1.0, 1.0, self.scores[size]
         for kind in sorted(known):
             failed *= known[kind].failure
@@ -152,13 +152,13 @@ class Strategy:
         return cost + left * split
 
     def _once(self, size: Size, kind: Strength) -> float:
-        """Return the seconds of one bound at a size: no more than where more may change."""
+        """Return the seconds of one bound at a size, at most those at larger sizes."""
         return min(known[kind].cost for each, known in self.scores.items() if each >= size and kind in known)
 
 
 @dataclass(eq=False)
 class Progress:
-    """The state of each input: a witness, whether it is given up, and the time and boxes spent."""
+    """The state of each input: its witness, whether it is left open, and the time and boxes spent."""
 
     witness: Tensor
     found: Tensor
@@ -175,12 +175,12 @@ class Progress:
         return Progress(question.x.clone(), flag, flag.clone(), count, count.clone())
 
     def spend(self, rows: Tensor, seconds: float) -> None:
-        """Share time among the subproblems of a batch."""
+        """Share seconds among the subproblems of a batch."""
         each = torch.full_like(rows, 1, dtype=torch.float64)
         self.seconds.index_add_(0, rows, each * (seconds / max(1, len(rows))))
 
     def meet(self, points: Tensor, rows: Tensor) -> None:
-        """Store witnesses: of each input the first. Several that are written at once might end up mixed."""
+        """Store the first witness of each input; writing several at once could mix them."""
         number = torch.arange(len(rows), device=rows.device)
         first = torch.full_like(self.found, len(rows), dtype=torch.long).scatter_reduce(0, rows, number, "amin")
         met = (first < len(rows)).nonzero()[:, 0]
@@ -211,7 +211,7 @@ class BranchAndBound:
         question.bounds.tick = self._tick
 
     def run(self, rows: Tensor) -> Tensor:
-        """Search until nothing is left; return the rows for which it is proved that no t changes fool the model."""
+        """Search until nothing is left; return the rows that no t changes can fool."""
         left = rows
         while len(left := left[self._alive(left)]):
             if self._within_time(left, partial(self.question.allow_for_rounding, left, self.t)):
@@ -220,7 +220,7 @@ class BranchAndBound:
             self._probe(left)
         self._push(self.question.whole(rows, self.t))
         while self.queue or self.postponed:
-            if not self.queue:  # inputs that take long come one after the other, those first that had least
+            if not self.queue:  # inputs that take long come one by one, the one with the least time first
                 row = min(self.postponed, key=lambda each: float(self.progress.seconds[each]))
                 self.queue = self.postponed.pop(row)
                 self.patience[row] = 4 * self.progress.seconds[row]
@@ -231,7 +231,7 @@ class BranchAndBound:
         return rows[~self.progress.found[rows] & ~self.progress.open[rows]]
 
     def _step(self, some: Any, size: Size) -> None:
-        """Work on one batch; where memory or time runs out it waits, and batches are smaller from then on."""
+        """Work on one batch; if time or memory runs out, put it back, and after lack of memory halve the batches."""
         work = self._sites if size.kind == SITES else self._values
         try:
             done = self._within_time(some.rows, lambda: work(some, size))
@@ -242,7 +242,7 @@ class BranchAndBound:
             self.queue.push(size, some)
 
     def _within_time(self, rows: Tensor, work: Callable[[], object]) -> bool:
-        """Do some work for these inputs; return whether it ended before the first of them had no time left."""
+        """Do some work for these inputs; return whether it ended before any of them ran out of time."""
         begin = time.perf_counter()
         self.deadline = self.end
         if self.limit < math.inf:
@@ -274,14 +274,14 @@ class BranchAndBound:
         torch.cuda.empty_cache()
 
     def _timely(self, some: Any, size: Size) -> Any:
-        """Return subproblems of inputs that are not postponed; the others wait until the rest is done."""
+        """Postpone the subproblems of inputs that take long; return the others."""
         late = self.progress.seconds[some.rows] > self.patience[some.rows]
         for row in some.rows[late].unique().tolist():
             self.postponed.setdefault(row, Queue(self.batch)).push(size, some.take(some.rows == row))
         return some.take(~late)
 
     def _probe(self, rows: Tensor) -> None:
-        """Try subproblems of several sizes: from a middle one down if few succeed, else up as long as that pays."""
+        """Try subproblems of several sizes: from a middle size down if few succeed, else up while that pays."""
         top = math.ceil(math.log2(self.question.sites))
         start = min(3, top)
         for log2 in range(start, -1, -1):
@@ -318,16 +318,16 @@ class BranchAndBound:
         """Return which subproblems still matter: their input is undecided and has time left."""
         late = self.progress.seconds[rows] > (-1.0 if time.perf_counter() > self.end else self.limit)
         late &= ~self.progress.found[rows]
-        self.progress.open[rows[late]] = True  # of these alone: inputs without any subproblem left are proved
+        self.progress.open[rows[late]] = True  # only these: inputs without any subproblem left are proved
         return ~(self.progress.found | self.progress.open)[rows]
 
     def _strengths(self, size: Size) -> tuple[Strength, ...]:
-        """Return the bounds that there are for a size: planes pay only over few features."""
+        """Return the bounds for a size: planes are for few features."""
         few = self.t * 2 ** max(size.log2, 0) * self.question.features <= MAX_FREE
         return tuple(Strength) if few else (Strength.INTERVALS, Strength.FULL)
 
     def _proved(self, some: Any, size: Size) -> Tensor:
-        """Return which subproblems of a size are proved, by the bounds that pay there."""
+        """Return which subproblems of a size are proved by the chosen bounds."""
         chosen = self.strategy.choose(size)
         if chosen is not None:
             return self._tried(some, size, chosen)
@@ -338,7 +338,7 @@ class BranchAndBound:
         return proved
 
     def _scouted(self, some: Any, size: Size) -> Tensor:
-        """Return which subproblems of an unknown size are proved; the full bound, which may cost much, tries a few."""
+        """Return which subproblems of a new size are proved; the full bound, which may be slow, tries a few."""
         *cheap, full = self._strengths(size)
         proved = self._tried(some, size, tuple(cheap))
         few = (~proved).nonzero()[: self._probes, 0]
@@ -347,11 +347,11 @@ class BranchAndBound:
 
     @property
     def _probes(self) -> int:
-        """Return on how many subproblems of a size the full bound is tried first."""
+        """Return on how many subproblems of a new size the full bound is tried."""
         return max(PROBES, self.batch // 64)
 
     def _tried(self, some: Any, size: Size, strengths: tuple[Strength, ...]) -> Tensor:
-        """Return which subproblems some bounds prove, each tried where those before failed; all are measured."""
+        """Return which subproblems these bounds prove, each tried where those before failed; measure all."""
         proved = torch.zeros(len(some), dtype=torch.bool, device=some.rows.device)
         for strength in strengths:
             left = (~proved).nonzero()[:, 0]
@@ -379,7 +379,7 @@ class BranchAndBound:
             self._halve(boxes)
 
     def _values(self, boxes: ValueBoxes, size: Size) -> None:
-        """Prove boxes of values, or find a witness in them, or halve them."""
+        """Find a witness in boxes of values, or prove or halve them."""
         middle = self.question.outside(boxes.points(self.question, boxes.middle))
         fooled = self.question.fooled(middle, boxes.rows)
         self.progress.meet(middle[fooled], boxes.rows[fooled])
@@ -387,10 +387,10 @@ class BranchAndBound:
         self._halve(boxes.take(~self._proved(boxes, size)))
 
     def _halve(self, boxes: ValueBoxes) -> None:
-        """Halve boxes; give up an input with a box that is too narrow for that and not proved."""
+        """Halve boxes; leave an input open if a box is too narrow for that and not proved."""
         smaller, narrow = boxes.split(self.question)
         narrow = narrow.take(self._alive(narrow.rows))
-        if len(narrow):  # the strategy may have left the strongest bound out
+        if len(narrow):  # the strategy may not have tried the strongest bound
             self.progress.open[narrow.rows[~self._bounded(narrow, Strength.FULL)]] = True
         self._push(smaller)
 

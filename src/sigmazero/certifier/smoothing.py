@@ -1,9 +1,9 @@
 """`sz.smooth`: randomized ablation (Levine and Feizi, 2020, https://arxiv.org/abs/1911.09272).
 
-The smoothed classifier shows the base model many copies of an input in which all but a few random sites are blank, and
-takes the class that is returned most often. A change of r sites alters the copies that show one of them and no others,
-so a class that is far enough ahead stays ahead. That is proved of the smoothed classifier, for any base model, and says
-nothing about the base model itself.
+The smoothed classifier shows the base model many copies of an input, in which all but a few random sites are blank, and
+takes the most frequent class. Changing r sites alters only the copies that show one of them, so a class that is far
+enough ahead stays ahead. This is a proof about the smoothed classifier, for any base model. It says nothing about the
+base model itself.
 
 >>> import torch, sigmazero as sz
 >>> model = lambda x: torch.stack([x.sum(1), torch.full((len(x),), 0.5)], 1)
@@ -13,7 +13,7 @@ nothing about the base model itself.
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -22,6 +22,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
+from sigmazero.certifier.certify import check_labels
 from sigmazero.core import noise
 from sigmazero.core.attack import as_model
 from sigmazero.core.domain import Unit
@@ -34,21 +35,21 @@ from sigmazero.run.precision import Numbers, turn
 from sigmazero.run.progress import bar
 
 Blank = Literal["value", "doubled"]
-ROWS = 1000  # copies asked about at once
-# The sums below are of positive numbers that are each right to about 1e-9 at a million draws. By so much the error that
-# an interval may make is reduced, so that rounding never makes an interval too narrow.
+ROWS = 1000  # copies in a batch, at most
+# The sums below have positive terms, each right to about 1e-9 at a million draws. An interval's error is reduced by
+# this share, so that rounding never makes an interval too narrow.
 ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, repr=False)
 class Smoothed:
-    """Hold what is proved of a smoothed classifier, one row per sample; it says nothing about the base model.
+    """What is proved of a smoothed classifier, one row per sample; it says nothing about the base model.
 
-    prediction  its class, or −1 where it abstains: the draws do not tell which class has the most votes
-    radius      with so many changes or fewer the class stays; −1 where it abstains
-    lower       the least chance of its class, by the draws
-    upper       the greatest chance of any other
-    counts      votes of each class (samples, classes)
+    prediction  the class, or −1 where it abstains: the draws do not tell which class has the most votes
+    radius      the class stays with at most this many changes; −1 where it abstains
+    lower       lower bound of the chance of its class
+    upper       upper bound of the chance of any other class
+    counts      votes for each class (samples, classes)
     label       the true classes
     """
 
@@ -75,26 +76,26 @@ class Smoothed:
 
     @property
     def abstained(self) -> Tensor:
-        """Return whether it gives no class."""
+        """Return whether it abstains."""
         return self.prediction < 0
 
     @property
     def queries(self) -> int:
-        """Return how many copies the base model was asked about, for all samples together."""
+        """Return the number of copies of all samples."""
         return len(self) * self.draws
 
     def accuracy(self, changes: int = 0) -> float:
-        """Return the share of ALL samples that are right and stay so with at most `changes` changes."""
+        """Return the share of all samples that are right and stay right with at most `changes` changes."""
         return float((self.right & (self.radius >= changes)).double().mean())
 
     def curve(self) -> list[tuple[int, float]]:
-        """Return certified accuracy at 0, 1, 2, ... changes, up to the first number at which it is 0."""
+        """Return certified accuracy at 0, 1, 2, ... changes, up to the first at which it is 0."""
         most = int(self.radius[self.right].max()) if bool(self.right.any()) else -1
         return [(changes, self.accuracy(changes)) for changes in range(most + 2)]
 
     @property
     def median_radius(self) -> float:
-        """Return the median over all samples of the radius; −1 for those that are wrong."""
+        """Return the median radius of all samples; wrong ones count as −1."""
         reach = torch.where(self.right, self.radius, -1).double().sort().values
         return float((reach[(len(reach) - 1) // 2] + reach[len(reach) // 2]) / 2)
 
@@ -106,26 +107,8 @@ class Smoothed:
         )
 
 
-@dataclass(frozen=True)
-class Ablation:
-    """Draw copies of an input that show `keep` of its sites; the others are blank."""
-
-    keep: int
-    draws: int
-    blank: Blank
-    null: float | Tensor
-
-    def copies(self, problem: Problem, rows: Tensor, draw: Tensor) -> Tensor:
-        """Return one copy per row and number of the draw, which alone decide what is shown."""
-        scores = noise.bits(problem.seed, problem.ids[rows], draw, (problem.sites,))
-        shown = torch.zeros_like(scores, dtype=torch.bool).scatter_(1, scores.topk(self.keep, dim=1).indices, True)
-        x = problem.x[rows]
-        shown = shown.view(len(x), 1, *x.shape[2:]) if problem.domain.joined else shown.view_as(x)
-        return blanked(x, shown, self.blank, self.null)
-
-
 def blanked(x: Tensor, shown: Tensor, blank: Blank = "value", null: float | Tensor = 0.0) -> Tensor:
-    """Blank what is not shown: `null` there; or values x and 1 − x side by side, and 0 twice for a blank.
+    """Blank the sites that are not shown: with `null`, or, for values x and 1 − x side by side, with 0 in both.
 
     >>> blanked(torch.tensor([[0.25, 1.0]]), torch.tensor([[True, False]]), "doubled")
     tensor([[0.2500, 0.0000, 0.7500, 0.0000]])
@@ -151,49 +134,60 @@ def smooth(
     batch_size: int | None = None,
     progress: bool = False,
 ) -> Smoothed:
-    """Certify the smoothed classifier of a model on every row of x; experimental.
+    """Certify the smoothed classifier of a model on every row of x: its class, and its radius; experimental.
 
-    For each row: the class that it gives, and how many changes it stands.
-
-    model       anything that attacks take; it should have been trained on blanked inputs
-    y           true classes, which say what is right; they decide nothing else
-    keep        how many random sites a copy shows
-    draws       how many copies of each row are asked about
-    confidence  with which a row's class and radius hold, over the draws; a row's own, not that of all rows together
+    model       any model that attacks take; it should have been trained on blanked inputs
+    y           true classes, used only to say what is right
+    keep        number of random sites that a copy shows
+    draws       number of copies of each row
+    confidence  of each row's class and radius, over the draws
     unit        "feature" counts and blanks every scalar, "pixel" a position with all its channels
-    blank       "value": blanks have the value `null` (a number, or a tensor as one input has it); "doubled": the model
-                takes twice the channels, x and 1 − x, which are both 0 where an input is blank
-    seed, ids   what is shown depends on these and the number of the draw alone, not on the batch
-    batch_size  how many copies are asked about at once
+    blank       "value": blanks have the value `null` (a number, or a tensor like one input); "doubled": the model takes
+                x and 1 − x as twice the channels, and both are 0 where an input is blank
+    seed, ids   what a copy shows depends on these and the number of the draw, not on the batch
+    batch_size  number of copies in a batch
     """
-    problem = _posed(x, y, blank, unit=unit, seed=seed, ids=ids)
-    how = Ablation(*_checked(problem, keep, draws, blank, null))
-    if not 0.5 < confidence < 1:
-        raise ValueError(f"confidence={confidence!r} must lie between 0.5 and 1, such as 0.999")
-    if batch_size is not None and not (integer(batch_size) and batch_size >= 1):
-        raise ValueError(f"batch_size={batch_size!r} must be a whole number, 1 or more")
-    counts = votes(as_model(model, problem.x), problem, how, batch_size, progress)
-    error = (1 - confidence) / (2 * counts.shape[1])  # so all ends of a row's intervals hold together
+    if blank not in get_args(Blank):
+        raise ValueError(f"blank={blank!r} is not one of {', '.join(map(repr, get_args(Blank)))}")
+    box = (0.0, 1.0) if blank == "doubled" else (-torch.inf, torch.inf)
+    problem = make_problem(x, y, bounds=box, unit=unit, seed=seed, ids=ids)
+    _check_options(problem, keep, draws, null, confidence, batch_size)
+
+    def copies(rows: Tensor, draw: Tensor) -> Tensor:
+        scores = noise.bits(problem.seed, problem.ids[rows], draw, (problem.sites,))
+        shown = torch.zeros_like(scores, dtype=torch.bool).scatter_(1, scores.topk(keep, dim=1).indices, True)
+        x = problem.x[rows]
+        shown = shown.view(len(x), 1, *x.shape[2:]) if problem.domain.joined else shown.view_as(x)
+        return blanked(x, shown, blank, null)
+
+    counts = _votes(as_model(model, problem.x), problem, copies, draws, batch_size, progress)
+    error = (1 - confidence) / (2 * counts.shape[1])  # so that all intervals of a row hold together
     ends = [[clopper_pearson(int(count), draws, error) for count in row] for row in counts]
     found = [_verdict(row, problem.sites, keep) for row in ends]
     best, reach, lower, upper = (torch.tensor([each[k] for each in found]) for k in range(4))
     return Smoothed(best, reach, lower, upper, counts, problem.y.cpu(), keep, draws, problem.sites, confidence, unit)
 
 
-def votes(model: Model, problem: Problem, how: Ablation, batch_size: int | None, progress: bool) -> Tensor:
-    """Count how often each class was returned (samples, classes); logits that are not finite vote for none."""
-    device, total = problem.x.device, len(problem) * how.draws
+def _votes(
+    model: Model,
+    problem: Problem,
+    copies: Callable[[Tensor, Tensor], Tensor],
+    draws: int,
+    batch_size: int | None,
+    progress: bool,
+) -> Tensor:
+    """Count how often each class was returned (samples, classes); logits that are not finite have no vote."""
+    device, total = problem.x.device, len(problem) * draws
     counts: Tensor | None = None
     size = at_most(model, ROWS) if batch_size is None else batch_size
-    with bar(f"{how.draws} copies of each", total, progress, "copies") as advance:
+    with bar(f"{draws} copies of each", total, progress, "copies") as advance:
         for start in range(0, total, size):
             place = torch.arange(start, min(start + size, total), device=device)
-            rows = place // how.draws
-            copies = how.copies(problem, rows, place % how.draws)
+            rows = place // draws
             with turn(model, device, Numbers.current(device)):
-                logits = _logits(model(copies), len(copies))
+                logits = _logits(model(copies(rows, place % draws)), len(place))
             if counts is None:
-                _check_labels(problem, logits.shape[1])
+                check_labels(problem, logits.shape[1])
                 counts = torch.zeros(len(problem), logits.shape[1], dtype=torch.int64, device=device)
             finite = logits.isfinite().all(1)
             counts.index_put_((rows[finite], logits.argmax(1)[finite]), place.new_ones(()), accumulate=True)
@@ -213,37 +207,26 @@ def _logits(answer: Any, rows: int) -> Tensor:
     return logits
 
 
-def _check_labels(problem: Problem, classes: int) -> None:
-    if int(problem.y.max()) >= classes:
-        row = int(problem.y.argmax())
-        raise ValueError(f"label {int(problem.y[row])} in row {row} is none of the model's {classes} classes")
-
-
 def _verdict(ends: list[tuple[float, float]], sites: int, keep: int) -> tuple[int, int, float, float]:
-    """Return the class that is proved to have the most votes, its radius, and the two chances behind it; or −1."""
+    """Return the class that is proved to have the most votes, or −1, its radius, and the two chances."""
     best = max(range(len(ends)), key=lambda k: ends[k])
     lower = ends[best][0]
-    # What the others have together is also what the first has not.
     upper = min(math.nextafter(1 - lower, 2), max(high for k, (_, high) in enumerate(ends) if k != best))
     reach = radius(lower, upper, sites, keep)
     return best if reach >= 0 else -1, reach, lower, upper
 
 
-def _posed(x: Tensor, y: Tensor, blank: object, **how: Any) -> Problem:
-    """Return the inputs, checked; doubled ones must lie in [0, 1], others anywhere."""
-    if blank not in get_args(Blank):
-        raise ValueError(f"blank={blank!r} is not one of {', '.join(map(repr, get_args(Blank)))}")
-    return make_problem(x, y, bounds=(0.0, 1.0) if blank == "doubled" else (-torch.inf, torch.inf), **how)
-
-
-def _checked(
-    problem: Problem, keep: int, draws: int, blank: Blank, null: float | Tensor
-) -> tuple[int, int, Blank, float | Tensor]:
+def _check_options(
+    problem: Problem, keep: int, draws: int, null: float | Tensor, confidence: float, batch_size: int | None
+) -> None:
     if not (integer(keep) and 1 <= keep <= problem.sites):
         raise ValueError(f"keep={keep!r} must be a whole number of {problem.unit}s, 1 to {problem.sites}")
-    if not (integer(draws) and draws >= 1):
-        raise ValueError(f"draws={draws!r} must be a whole number, 1 or more")
-    value = torch.as_tensor(null, dtype=problem.x.dtype, device=problem.x.device)
+    for name, count in (("draws", draws), ("batch_size", batch_size)):
+        if count is not None and not (integer(count) and count >= 1):
+            raise ValueError(f"{name}={count!r} must be a whole number, 1 or more")
+    if not 0.5 < confidence < 1:
+        raise ValueError(f"confidence={confidence!r} must lie between 0.5 and 1, such as 0.999")
+    value = torch.as_tensor(null, dtype=problem.x.dtype)
     try:
         value.expand(problem.x.shape[1:])
     except RuntimeError:
@@ -251,14 +234,12 @@ def _checked(
         raise ValueError(f"null of shape {shapes}; give a number, or a value for each feature") from None
     if not value.isfinite().all():
         raise ValueError("null holds NaN or Inf; give the number that a blank has, such as 0")
-    return keep, draws, blank, value
 
 
 def clopper_pearson(successes: int, draws: int, error: float) -> tuple[float, float]:
     """Return an exact interval for the chance behind a count (Clopper and Pearson, 1934).
 
     Each end alone is wrong in at most `error` of all experiments.
-
 
     >>> [round(end, 4) for end in clopper_pearson(8, 10, 0.025)]
     [0.4439, 0.9748]
@@ -273,7 +254,7 @@ def clopper_pearson(successes: int, draws: int, error: float) -> tuple[float, fl
 
 @lru_cache(maxsize=65536)
 def _lower(successes: int, draws: int, error: float) -> float:
-    """Return the largest chance at which so many successes or more come up in at most `error` of all experiments."""
+    """Return the largest chance that gives this many successes or more in at most `error` of all experiments."""
     if successes == 0:
         return 0.0
     k = torch.arange(successes, draws + 1, dtype=torch.float64, device="cpu")
@@ -288,9 +269,9 @@ def _lower(successes: int, draws: int, error: float) -> float:
 
 @lru_cache(maxsize=64)
 def odds(sites: int, keep: int) -> tuple[Fraction, ...]:
-    """Return the odds that `keep` random sites meet one of 0, 1, 2, ... changed ones, up to the first 1/2 or more.
+    """Return the exact chance that `keep` random sites include one of 0, 1, 2, ... changed ones, up to 1/2 or more.
 
-    1 − C(sites − changed, keep) / C(sites, keep), exactly.
+    It is 1 − C(sites − changed, keep) / C(sites, keep).
 
     >>> [str(each) for each in odds(8, 2)]
     ['0', '1/4', '13/28', '9/14']
@@ -304,10 +285,10 @@ def odds(sites: int, keep: int) -> tuple[Fraction, ...]:
 
 
 def radius(lower: float, upper: float, sites: int, keep: int) -> int:
-    """Return how many sites may change before another class can have more votes; −1 where it may already.
+    """Return how many sites may change before another class can have more votes; −1 if it can already.
 
-    The first class is met with a chance of `lower` or more, each other with one of `upper` or less. Changes alter the
-    draws that meet one, and no other: they take their odds from the first at most, and give them to another at most.
+    The first class has a chance of at least `lower`, any other of at most `upper`. Changes alter only the draws that
+    show one of them: at most they move the chance of these draws from the first class to another.
 
     >>> radius(0.99, 0.01, 784, 45), radius(0.5, 0.4, 784, 45), radius(0.3, 0.4, 784, 45)
     (11, 0, -1)

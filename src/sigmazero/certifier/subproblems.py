@@ -1,12 +1,12 @@
 """The question, and the subproblems that it is split into: groups of sites first, then boxes of values.
 
-`SiteGroups` allow at most one site from each of t ranges of sites. Where every range is one site and no bound is good
-enough, `ValueBoxes` hold parts of the values of these sites. Both have a `size` and split into smaller ones.
+`SiteGroups` allow at most one site from each of t ranges. Where every range is one site and no bound is good enough,
+`ValueBoxes` hold parts of the values of these sites. Both have sizes and can be split.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -16,17 +16,18 @@ from sigmazero.certifier.graph import image
 from sigmazero.certifier.layers import UNIT
 from sigmazero.certifier.regions import OneSitePerGroup
 from sigmazero.certifier.rounding import model_error
+from sigmazero.core import ops
 
-NARROWEST = 2.0**-14  # of the width of the box: a part that is neither proved nor a witness is given up
-MAX_CORNERS = 16  # of a box that are tried
-ROWS = 256  # points that the model is asked about at once
+NARROWEST = 2.0**-14  # share of the width of the box at which a part is given up
+MAX_CORNERS = 16  # corners of a box that are tried
+ROWS = 256  # points in a batch of the model
 
 
 @dataclass(eq=False)
 class Question:
-    """Inputs of torch's shape with their classes, inside a box of the inputs' shape.
+    """Inputs in torch's layout with their classes, and a box of the same shape.
 
-    rounding   whether a proof must hold for the model's own arithmetic, where that can be shown
+    rounding   whether a proof must hold for the model's own arithmetic, where that is possible
     """
 
     model: nn.Module
@@ -40,18 +41,18 @@ class Question:
 
     @cached_property
     def slack(self) -> Tensor:
-        """Return what a margin must exceed to prove something (rows, classes)."""
+        """Return what a margin must exceed in a proof (rows, classes)."""
         return torch.zeros_like(self.clean.values[-1][:, 0, 0])
 
     @cached_property
     def over_reals(self) -> Tensor:
-        """Return for which inputs a proof holds over the real numbers alone."""
+        """Return for which inputs a proof holds over the real numbers only."""
         return torch.full_like(self.y, not self.rounding, dtype=torch.bool)
 
     def allow_for_rounding(self, rows: Tensor, t: int) -> None:
-        """Set the slack of some inputs to what the model's own rounding can do to a margin with t changes.
+        """Set the slack of some inputs to the model's own rounding error of a margin with t changes.
 
-        Where that is most of the margin of the input itself, what is proved holds over the real numbers alone.
+        Where that is most of the margin of the input itself, proofs hold over the real numbers only.
         """
         if not self.rounding:
             return
@@ -83,12 +84,12 @@ class Question:
 
     @cached_property
     def clean(self) -> CleanValues:
-        """Return every layer's values for the inputs."""
+        """Return the values of every layer for the inputs."""
         return CleanValues.of(self.bounds, self.points)
 
     @cached_property
     def order(self) -> Tensor:
-        """Return the sites along a curve that stays among neighbours."""
+        """Return the sites along a curve that keeps neighbours together."""
         h, w, c = self.points.shape[1:]
         return curve(h, w, 1 if self.pixels else c).to(self.x.device)
 
@@ -103,18 +104,18 @@ class Question:
         return self.points.shape[3] if self.pixels else 1
 
     def whole(self, rows: Tensor, t: int) -> "SiteGroups":
-        """Return one subproblem for each row, which allows any t sites."""
+        """Return one subproblem per row, which allows any t sites."""
         shape = (len(rows), t)
         return SiteGroups(rows, rows.new_zeros(shape), rows.new_full(shape, self.sites))
 
     def outside(self, points: Tensor) -> Tensor:
-        """Return points (rows, height, width, channels) in torch's shape and the inputs' numbers."""
+        """Return points (rows, height, width, channels) in torch's layout and the inputs' number format."""
         return points.movedim(-1, 1).reshape(len(points), *self.x.shape[1:]).to(self.x.dtype)
 
     def fooled(self, points: Tensor, rows: Tensor) -> Tensor:
-        """Return whether the model takes points of torch's shape for another class than that of their rows.
+        """Return whether points in torch's layout get another class than their rows.
 
-        Its output is compared with that of the traced layers at every point.
+        The model's output is compared with that of the traced layers at every point.
         """
         found = [torch.zeros(0, dtype=torch.bool, device=points.device)]
         for part, row in zip(torch.split(points, ROWS), torch.split(rows, ROWS), strict=True):
@@ -134,29 +135,35 @@ class Question:
 
 
 @dataclass(frozen=True, eq=False)
-class SiteGroups:
-    """The row of each subproblem's input, and the begins and ends of its ranges (subproblems, t).
-
-    Sites are numbered along a curve that keeps neighbours together, so that a range is a compact patch of the image. A
-    range that occurs several times allows as many of its sites to change. Two ranges of a subproblem are the same or
-    have no site in common, and the same ones stand side by side.
-    """
+class _Batch:
+    """A batch of subproblems: tensors with an entry for each; `rows` says which input it is about."""
 
     rows: Tensor
-    begin: Tensor
-    end: Tensor
 
     def __len__(self) -> int:
         """Return the number of subproblems."""
         return len(self.rows)
 
-    def take(self, chosen: Tensor | slice) -> "SiteGroups":
+    def take(self, chosen: Tensor | slice) -> Self:
         """Return some of the subproblems."""
-        return SiteGroups(self.rows[chosen], self.begin[chosen], self.end[chosen])
+        return ops.each(lambda values: values[chosen], self)
+
+
+@dataclass(frozen=True, eq=False)
+class SiteGroups(_Batch):
+    """The begins and ends of each subproblem's ranges (subproblems, t).
+
+    Sites are numbered along a curve that keeps neighbours together, so a range is a compact patch of the image. A range
+    that occurs several times allows as many of its sites to change. Two ranges of a subproblem are equal, and then side
+    by side, or have no site in common.
+    """
+
+    begin: Tensor
+    end: Tensor
 
     @property
     def longest(self) -> Tensor:
-        """Return how many sites the longest range of each has."""
+        """Return the number of sites of each longest range."""
         return (self.end - self.begin).amax(1)
 
     def sizes(self, question: Question) -> Tensor:
@@ -177,10 +184,10 @@ class SiteGroups:
         return question.prove(question.clean, self.rows, self.rows, region, strength)
 
     def split(self) -> "SiteGroups":
-        """Return subproblems that together allow what these allow: each longest range in two parts.
+        """Split each longest range in two; together the parts allow what these allow.
 
-        A range that occurs m times becomes j times its first half and m - j times its second, for every j; but never
-        more often than it has sites, since no site changes twice.
+        A range that occurs m times becomes j times its first half and m - j times its second, for every j, but never
+        more often than a half has sites.
         """
         length = self.end - self.begin
         longest = length.amax(1, keepdim=True)
@@ -203,25 +210,16 @@ class SiteGroups:
 
 
 @dataclass(frozen=True, eq=False)
-class ValueBoxes:
-    """Rows of inputs, chosen sites (boxes, t), and the ends of the values of their features (boxes, t, features)."""
+class ValueBoxes(_Batch):
+    """Chosen sites (boxes, t), and the ends of the values of their features (boxes, t, features)."""
 
-    rows: Tensor
     sites: Tensor
     low: Tensor
     high: Tensor
 
-    def __len__(self) -> int:
-        """Return the number of boxes."""
-        return len(self.rows)
-
-    def take(self, chosen: Tensor | slice) -> "ValueBoxes":
-        """Return some of the boxes."""
-        return ValueBoxes(self.rows[chosen], self.sites[chosen], self.low[chosen], self.high[chosen])
-
     @staticmethod
     def whole(question: Question, rows: Tensor, sites: Tensor) -> "ValueBoxes":
-        """Return boxes of all values that the sites (boxes, t) may have."""
+        """Return boxes of all values that sites (boxes, t) may have."""
         ends = []
         for end in (question.lower, question.upper):
             by_site = image(end.double()).reshape(len(end), -1, question.features)
@@ -230,13 +228,13 @@ class ValueBoxes:
 
     @property
     def middle(self) -> Tensor:
-        """Return the middles, rounded to float32 where that lies inside, so that a witness is the model's own input."""
+        """Return the middles, rounded to float32 where that stays inside, so that the model can be asked about them."""
         exact = (self.low + self.high) / 2
         rounded = exact.float().double()
         return torch.where((rounded > self.low) & (rounded < self.high), rounded, exact)
 
     def points(self, question: Question, values: Tensor) -> Tensor:
-        """Return inputs with these values (boxes, t, features) at the boxes' sites."""
+        """Return inputs with these values (boxes, t, features) at the sites."""
         base = question.points[self.rows]
         flat = base.reshape(len(base), -1, values.shape[2])
         return flat.scatter(1, self._index(values), values).view_as(base)
@@ -261,7 +259,7 @@ class ValueBoxes:
         return torch.cat(found), torch.cat(rows)
 
     def proved(self, question: Question, strength: Strength) -> Tensor:
-        """Return which boxes hold no input that fools the network."""
+        """Return which boxes a bound proves."""
         middle = self.middle
         base = self.points(question, middle)
         clean = CleanValues.of(question.bounds, base)
@@ -274,7 +272,7 @@ class ValueBoxes:
         return question.prove(clean, rows, self.rows, region, strength)
 
     def _widths(self, question: Question) -> Tensor:
-        """Return the widths of the boxes as shares of the whole (boxes, features)."""
+        """Return the widths as shares of the whole (boxes, features)."""
         whole = ValueBoxes.whole(question, self.rows, self.sites)
         return ((self.high - self.low) / (whole.high - whole.low).clamp_min(1e-30)).flatten(1)
 
@@ -283,7 +281,7 @@ class ValueBoxes:
         return self._widths(question).clamp_min(1e-9).log2().sum(1).floor().long().clamp_max(-1)
 
     def split(self, question: Question) -> tuple["ValueBoxes", "ValueBoxes"]:
-        """Return the halves of boxes at the widest feature, and the boxes that are too narrow to be halved."""
+        """Halve boxes at the widest feature; return the halves, and the boxes that are too narrow."""
         width = self._widths(question)
         widest, place = width.max(1)
         between = ((self.middle > self.low) & (self.middle < self.high)).flatten(1)  # float64 has a number there
@@ -299,9 +297,8 @@ Subproblems = SiteGroups | ValueBoxes
 
 
 def join(parts: list[Any]) -> Any:
-    """Join several batches of one kind of subproblem, which are made of tensors alone."""
-    kind = type(parts[0])
-    return kind(*(torch.cat([getattr(part, each.name) for part in parts]) for each in fields(kind)))
+    """Join several batches of one kind of subproblem."""
+    return ops.each(lambda *values: torch.cat(values), *parts)
 
 
 def curve(height: int, width: int, channels: int) -> Tensor:

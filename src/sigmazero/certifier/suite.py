@@ -1,8 +1,7 @@
-"""The exact suite: how far an attack is from the truth, on six small networks whose fewest changes are known.
+"""The exact suite: how far an attack is from the optimum, on six small networks whose fewest changes are proved.
 
-The networks classify scikit-learn's 8×8 digits. Weights, 200 digits that no network was trained on, and answers come
-with the package: scripts/train_suite.py made the first and scripts/solve_suite.py the last. The digits are those of the
-data set digits-8x8 whose row number is a multiple of 9.
+The networks classify scikit-learn's 8×8 digits. The package has their weights (scripts/train_suite.py), 200 digits that
+none was trained on (rows of digits-8x8 that are a multiple of 9), and the answers (scripts/solve_suite.py).
 
 >>> from sigmazero.certifier import suite
 >>> suite.run("sigma-zero", ["mlp-standard"], queries=200, limit=3)[0].images
@@ -77,7 +76,7 @@ def digits() -> Digits:
 
 @dataclass(frozen=True)
 class Answers:
-    """Bounds for a network: `lower` to `upper` changes are needed, the same number where it is solved.
+    """Bounds for a network: `lower` to `upper` changes are needed.
 
     `witness` has points with `upper` changes. Where none is known, `upper` is one more than the number of features.
     """
@@ -103,15 +102,15 @@ class Answers:
 
 @dataclass(frozen=True)
 class SuiteScore:
-    """Figures of an attack on a network of the suite, or on several.
+    """Figures of an attack on one network of the suite, or on several.
 
-    gap      mean of changes over fewest changes − 1, of the images that are right; an image that was not fooled counts
-             as one with all features changed. Where an image is open, the fewest known stand for the fewest
-    gap_most the same where the fewest that are not ruled out stand for the fewest
-    optimal  share of the images that are right and solved on which the attack needs no more than the fewest
-    asr, median_l0  of all images, as everywhere
-    queries  mean number of forwards and backwards for an image
-    better   images on which it needs fewer changes than were known
+    gap      mean of changes / fewest changes − 1 over the images that are right; an image that was not fooled counts as
+             all features. For an open image, the fewest known changes count as the fewest
+    gap_most the same, but for an open image the proved lower bound counts
+    optimal  share of right and solved images on which the attack reaches the fewest changes
+    asr, median_l0  of all images
+    queries  mean number of forwards and backwards per image
+    better   number of images with fewer changes than were known
     """
 
     attack: str
@@ -129,7 +128,7 @@ class SuiteScore:
 
 @cache
 def answers(name: str) -> Answers:
-    """Return what is proved of a network of the suite."""
+    """Return the proved bounds of a network of the suite."""
     if name not in NAMES:
         raise ValueError(f"the suite has no network {name!r}; it has {', '.join(NAMES)}")
     with np.load(FOLDER / "answers.npz", allow_pickle=False) as file:
@@ -138,7 +137,7 @@ def answers(name: str) -> Answers:
 
 
 def entrants() -> list[str]:
-    """Return the attacks that can enter: those that look for the fewest changes."""
+    """Return the names of all attacks that look for the fewest changes."""
     return [name for name, attack in ATTACKS.items() if attack.kind == "minimum-norm"]
 
 
@@ -152,8 +151,8 @@ def run(
 ) -> list[SuiteScore]:
     """Run an attack on networks of the suite; return a score for each, and one for all if there are several.
 
-    attack   a name, which gets the steps that `queries` allow (see `fitted`), or an attack, run as it is
-    limit    the first so many of the 200 images
+    attack   a name, which gets as many steps as `queries` allow (see `fitted`), or an attack
+    limit    use only the first `limit` of the 200 images
     """
     found = results(attack, networks, queries=queries, limit=limit, seed=seed)
     name = attack if isinstance(attack, str) else attack.name
@@ -164,7 +163,7 @@ def run(
 def results(
     attack: str | Attack, networks: Sequence[str], *, queries: int = 1000, limit: int | None = None, seed: int = 0
 ) -> dict[str, Result]:
-    """Return what an attack finds on networks of the suite, by their names."""
+    """Return the results of an attack by network."""
     method = fitted(attack, queries) if isinstance(attack, str) else attack
     check_kind(method)
     ours = digits()
@@ -176,7 +175,7 @@ def results(
 
 
 def score(attack: str, networks: Sequence[str], found: Sequence[Result]) -> SuiteScore:
-    """Return the figures of results, one for each of these networks, against what is proved."""
+    """Score results, one for each of these networks, against the proved bounds."""
     every = Result.join(found)
     known = Answers.join([answers(name).take(len(part)) for name, part in zip(networks, found, strict=True)])
     name = networks[0] if len(networks) == 1 else "all"
@@ -197,7 +196,7 @@ def score(attack: str, networks: Sequence[str], found: Sequence[Result]) -> Suit
 
 
 def gaps(known: Answers, l0: Tensor, who: str = "this") -> tuple[float, float, float]:
-    """Return `gap`, `gap_most` and `optimal` of a score; an image that was not fooled has infinitely many changes."""
+    """Return `gap`, `gap_most` and `optimal` for numbers of changes, infinite where an image was not fooled."""
     wrong = l0 < known.lower
     if bool(wrong.any()):
         row = int(wrong.nonzero()[0])

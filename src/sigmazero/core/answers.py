@@ -1,4 +1,4 @@
-"""The answers of a search so far: a point that was asked about is not asked about again.
+"""The answers of a search so far, so that no point is asked about twice.
 
 Points are known by a hash of their bits. This is for searches on the host, which may look at values.
 """

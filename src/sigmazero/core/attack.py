@@ -65,7 +65,7 @@ class Attack(ABC):
     needs: ClassVar[Ability] = "gradients"  # the least that a model must give it
     capturable: ClassVar[bool] = True
     keeps_own: ClassVar[bool] = False
-    borrowed: ClassVar[bool] = False  # whether it is another library's, which may fail without a word
+    borrowed: ClassVar[bool] = False  # whether it is another library's, which may fail silently
     finite_box: ClassVar[bool] = False  # whether it needs finite ends: it moves features there, or draws between them
     spaces: ClassVar[bool] = True  # whether it works where the oracle asks about the nearest legal point
     remembers: ClassVar[bool] = False  # whether it asks about no point of a row twice in a box; in a space all do so
@@ -161,8 +161,8 @@ class Attack(ABC):
         )
         with Session(self, network, hardware or Hardware(), batch_size=batch_size) as session:
             result = session.run(problem, progress=progress)
-            result = replace(result.to(given.device), findings=session.doubts(), x=given, classes=_named(model))
-        return _noticed(replace(result, names=None if space is None else space.names), targeted)
+            result = replace(result.to(given.device), findings=session.doubts(), x=given, classes=_class_names(model))
+        return _with_warnings(replace(result, names=None if space is None else space.names), targeted)
 
     def __call__(self, model: object, x: Array, y: Array, **options: Unpack[RunOptions]) -> Result:
         """Call `run`."""
@@ -204,8 +204,12 @@ class Attack(ABC):
 
     @property
     def limit(self) -> int | None:
-        """Return the most queries of a sample, forwards and backwards, checks included; None for no limit."""
-        return None
+        """Return the most queries of a sample, forwards and backwards, checks included; None for no limit.
+
+        It is the parameter `queries`, where there is one.
+        """
+        queries: int | None = getattr(self, "queries", None)
+        return queries
 
     @property
     def step_cost(self) -> int:
@@ -244,7 +248,7 @@ def no_parameter(kind: type[Attack], title: str, name: str, also: Iterable[str] 
     return TypeError(f"{title} has no parameter {name!r}; {advice}")
 
 
-def _noticed(result: Result, targeted: bool) -> Result:
+def _with_warnings(result: Result, targeted: bool) -> Result:
     """Warn of what makes a result doubtful, and of targets that look like the true labels."""
     for each in result.findings:
         warn_caller(render([each]))
@@ -254,7 +258,7 @@ def _noticed(result: Result, targeted: bool) -> Result:
     return result
 
 
-def _named(model: object) -> tuple[str, ...] | None:
+def _class_names(model: object) -> tuple[str, ...] | None:
     """Return the names of a model's classes, where it has them as an estimator does."""
     classes = getattr(model, "classes", None) if isinstance(model, nn.Module) else getattr(model, "classes_", None)
     if isinstance(classes, Tensor | nn.Module | str) or not hasattr(classes, "__len__"):

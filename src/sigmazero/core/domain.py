@@ -159,6 +159,11 @@ class Domain(ABC):
         """Reshape values of every feature to (N, C, S)."""
         return values.expand_as(self.x).reshape(len(self.x), -1, self.sites)
 
+    @property
+    def box(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the clean values and both ends by sites, each (N, C, S)."""
+        return self.by_site(self.x), self.by_site(self.lower), self.by_site(self.upper)
+
     def site_sum(self, values: Tensor) -> Tensor:
         """Sum over the features of each site, broadcastable over x."""
         return values.sum(1, keepdim=True) if self.joined else values
@@ -220,7 +225,7 @@ class Domain(ABC):
 
     def far(self) -> Tensor:
         """Return the end further from the clean value, (N, C, S)."""
-        x, lower, upper = (self.by_site(v) for v in (self.x, self.lower, self.upper))
+        x, lower, upper = self.box
         return torch.where(upper - x >= x - lower, upper, lower)
 
     @abstractmethod

@@ -26,7 +26,7 @@ CODES: dict[str, str] = {
     "SZ012": "The outputs do not depend differentiably on the inputs: only gradient-free attacks can work.",
     "SZ013": "Some input gradients are not finite: gradient attacks stop at those rows.",
     "SZ014": "A black-box attack beat the gradient-based ones: their gradients mislead, and robustness is overstated.",
-    "SZ015": "The model writes to its input: it is given a copy, so that what was asked about stays as it was.",
+    "SZ015": "The model writes to its input: it is given a copy, so that the points stay as they were.",
     "SZ016": "A copy made for speed answers otherwise than the model: the search runs on the model as it is.",
     "SZ017": "Some inputs are not in their own space: no attack may begin there.",
     "SZ018": "Some features can change in no row: the space, or its ends, leaves them no other value.",

@@ -1,10 +1,11 @@
 """How a run uses the machine: choices of speed and memory."""
 
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 
+from sigmazero.core.parameters import checked
 from sigmazero.core.problem import Problem
 
 Precision = Literal["fp32", "tf32", "bf16"]
@@ -29,22 +30,15 @@ class Hardware:
 
     def check(self, problem: Problem) -> None:
         """Refuse choices that are unknown, or impossible for this problem."""
-        if self.precision not in (None, *get_args(Precision)):
-            known = ", ".join(map(repr, get_args(Precision)))
-            raise ValueError(
-                f"precision={self.precision!r} is not one of {known} (None for the settings of your process)"
-            )
+        for name in ("precision", "prepare", "capture"):
+            checked(Hardware, name, getattr(self, name))
         if self.precision not in (None, "fp32") and problem.x.dtype != torch.float32:
             raise ValueError(
                 f"precision={self.precision!r} searches below fp32; the inputs are {problem.x.dtype}: use x.float()"
             )
-        if self.prepare not in get_args(Prepare):
-            raise ValueError(f"prepare={self.prepare!r} is not one of {', '.join(map(repr, get_args(Prepare)))}")
-        if self.capture not in (None, True, False):
-            raise ValueError(f"capture={self.capture!r} is not one of True, False (None wherever possible)")
         if self.capture and not problem.x.is_cuda:
             raise ValueError(f"capture=True needs inputs on a CUDA device; they are on {problem.x.device}")
 
-    def plain(self) -> "Hardware":
+    def without_copies(self) -> "Hardware":
         """Return the choices for a model without gradients: asked as it is, never captured."""
         return replace(self, precision=None, prepare="none", capture=False)

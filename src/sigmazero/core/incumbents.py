@@ -1,4 +1,4 @@
-"""The incumbents of a search: the best points of each sample so far, and how often it asked."""
+"""The incumbents of a search: the best points of each sample so far, and its queries."""
 
 from dataclasses import dataclass
 
@@ -13,9 +13,9 @@ from sigmazero.core.problem import RECORDS, Problem
 class Incumbents:
     """The best points of each sample so far and its counts; the first dimension of every field is the batch.
 
-    points       the last records of each sample, best first: one that fails verification has another behind it
+    points       the best points of each sample, best first: the second is verified where the first one fails
     counts       their changes; one more than there are sites where nothing was found
-    worth        what records are compared by, lowest best: `Problem.rank`, or their changes where all cost alike
+    worth        what points are compared by, lowest best: `Problem.rank`, or their changes where all cost alike
     step_found   the steps that found them, −1 for none
     forwards     queries of each sample; `backwards` those that asked for a gradient
     broken       where the model answered with NaN or Inf

@@ -30,7 +30,7 @@ def loss(function: Loss) -> Loss:
     return function
 
 
-def named(name: str, goal: Goal) -> Callable[[Tensor], Tensor]:
+def get(name: str, goal: Goal) -> Callable[[Tensor], Tensor]:
     """Return a loss by name as a function of the logits alone, as `Oracle.value_and_grad` takes it."""
     function = LOSSES[name]
     return lambda logits: function(logits, goal)

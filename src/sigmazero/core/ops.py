@@ -119,6 +119,11 @@ def each(change: Callable[..., Tensor], *states: Batched) -> Batched:
     return replace(first, **changed)  # type: ignore[type-var]
 
 
+def choose(rows: Tensor, one: Batched, other: Batched) -> Batched:
+    """Return rows of one dataclass of tensors where a boolean mask says so, of another elsewhere."""
+    return each(lambda a, b: torch.where(per_row(rows, b), a, b), one, other)
+
+
 def take(rows_of: Batched, index: Tensor) -> Batched:
     """Return some rows of a dataclass of tensors; fields that are None stay so."""
     return each(lambda v: v[index], rows_of)

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from sigmazero.core import noise
 from sigmazero.core.answers import Answers
 from sigmazero.core.domain import Domain
 from sigmazero.core.goal import Goal
@@ -202,10 +203,15 @@ class Oracle:
     def row(self, table: Tensor, i: Tensor) -> tuple[Tensor, ...]:
         """Return the numbers of step i in a schedule (steps, numbers), on the problem's device and in its dtype."""
         if id(table) not in self._tables:
-            # The table itself is kept beside its copy: an id alone could be reused by another table.
+            # The table itself is held with its copy: an id alone could be reused by another table.
             self._tables[id(table)] = table, self._send(table)
         here = self._tables[id(table)][1]
         return here.index_select(0, i.reshape(1)).squeeze(0).unbind()
+
+    def uniform(self, i: Tensor | int, stream: int = 0) -> Tensor:
+        """Return a random number in [0, 1) for every feature, the same in every batch; streams are independent."""
+        p, x = self.problem, self.domain.x
+        return noise.uniform(p.seed, p.ids, i, tuple(x.shape[1:]), stream, x.dtype)
 
     # Which samples go on
 

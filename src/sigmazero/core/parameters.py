@@ -106,7 +106,7 @@ def types(owner: type) -> dict[str, Any]:
 
 
 def checked(owner: type, name: str, value: Any) -> Any:
-    """Return the value of a parameter as a plain Python value; refuse one that its type does not allow.
+    """Return the value of a parameter as a Python value; refuse one that its type does not allow.
 
     >>> from sigmazero.attacks.fmn import FMN
     >>> checked(FMN, "steps", np.int64(3)), checked(FMN, "step_size", 1)
@@ -118,9 +118,9 @@ def checked(owner: type, name: str, value: Any) -> Any:
     allowed = alternatives(types(owner)[name])
     for kind, limits in allowed:
         if _is(kind, value):
-            plain = kind(value) if kind in (int, float) else value
-            if all(plain in limit for limit in limits):
-                return plain
+            own = kind(value) if kind in (int, float) else value
+            if all(own in limit for limit in limits):
+                return own
     words = ", or ".join(_say(kind, limits) for kind, limits in allowed)
     shown = getattr(value, "name", value)  # of an attack inside another
     verb = "is not" if words.startswith("one of") else "must be"

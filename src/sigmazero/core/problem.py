@@ -22,9 +22,9 @@ class Problem:
     start   a starting point per sample, in the user's units
     pool    inputs to look for a starting point in: all of the run's, so that it does not depend on the batch, or
             others if `pool_given`
-    clean   how often the model is asked about a clean input: once in each kind of numbers that is used
-    closing how many queries of an attack's limit are left for the smallest values
-    checks  how often it is asked to verify a point: twice where the caller's numbers are not strict
+    clean   queries of the check of a clean input: one in each number format that is used
+    closing queries of an attack's limit that are left for the smallest values
+    checks  queries that verify a point: two where the caller's float32 settings are not strict
     """
 
     goal: Goal

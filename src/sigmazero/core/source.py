@@ -87,7 +87,7 @@ def _imported(file: Path) -> Iterator[Path]:
 
 
 def _module_files(file: Path, name: str, level: int) -> Iterator[Path]:
-    """Yield the files of a module and its packages: beside the importing file, as loaded, or as Python finds it."""
+    """Yield the files of a module and its packages: next to the importing file, as loaded, or as Python finds it."""
     first, *_ = parts = name.split(".")
     folders = [file.parents[max(level - 1, 0)]]
     if level == 0 and (loaded := getattr(sys.modules.get(first), "__file__", None)):

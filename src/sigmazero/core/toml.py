@@ -114,12 +114,12 @@ def line_of(text: str, path: KeyPath) -> int:
 
 def _lines(text: str) -> dict[KeyPath, int]:
     """Return the line in which each key first stands."""
-    plain = _TEXTS.sub(lambda m: m[2] or re.sub(r"[^\n]", " ", m[0]), text.replace("\r\n", "\n"))
+    bare = _TEXTS.sub(lambda m: m[2] or re.sub(r"[^\n]", " ", m[0]), text.replace("\r\n", "\n"))
     found: dict[KeyPath, int] = {(): 1}
     counts: dict[KeyPath, int] = {}
     table: KeyPath = ()
     depth = 0  # of brackets: inside a value that takes several lines
-    for number, line in enumerate(plain.split("\n"), 1):
+    for number, line in enumerate(bare.split("\n"), 1):
         if not depth and (header := _HEADER.match(line)):
             table = _numbered(_parts(header[2]), counts, header[1] == "[[")
             for end in range(1, len(table) + 1):
@@ -129,8 +129,8 @@ def _lines(text: str) -> dict[KeyPath, int]:
             parts = _parts(key[1])
             for end in range(1, len(parts) + 1):
                 found.setdefault((*table, *parts[:end]), number)
-        bare = _TEXTS.sub("", line)
-        depth += sum(bare.count(mark) for mark in "[{") - sum(bare.count(mark) for mark in "]}")
+        rest = _TEXTS.sub("", line)
+        depth += sum(rest.count(mark) for mark in "[{") - sum(rest.count(mark) for mark in "]}")
     return found
 
 

@@ -1,7 +1,7 @@
 """Steps captured as CUDA graphs and replayed, so that the host does not launch a step's hundred small kernels.
 
 A frame holds, for one number of rows, the tensors that a captured step reads and writes. Batches of fewer rows are
-padded with rows that are not alive. Frames are kept as long as the session: later batches replay what earlier ones
+padded with rows that are not alive. Frames live as long as the session: later batches replay what earlier ones
 captured. Before a capture some steps are taken and thrown away, in which libraries choose their kernels.
 """
 
@@ -42,7 +42,7 @@ class GraphPool:
     """
 
     def __init__(self, insist: bool = False) -> None:
-        """`insist` makes a step that cannot be captured an error."""
+        """Make an empty pool; `insist` makes a step that cannot be captured an error."""
         self.pool: Any = None
         self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         self.insist = insist
@@ -51,7 +51,7 @@ class GraphPool:
     def capture(self, work: Callable[[], None]) -> torch.cuda.CUDAGraph:
         """Return what `work` launches, as a graph; torch.cuda.graph would wait for the device."""
         if self.made == 0:
-            # A capture that failed has left a pool that nobody uses, and torch does not take such a one again.
+            # A capture that failed has left an unused pool, which torch does not take again.
             self.pool = torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
         self.stream.wait_stream(torch.cuda.current_stream())
@@ -110,7 +110,7 @@ class Frame:
         except Exception as error:  # the compiler raises what it likes about what it cannot handle
             self.oracle.model = self.model
             log.warning("the model is searched uncompiled (%s)", (str(error).splitlines() or [repr(error)])[0])
-            log.debug("what the compiler said", exc_info=True)
+            log.debug("the error of the compiler", exc_info=True)
         else:
             return True
         if self.oracle.problem.x.is_cuda:
@@ -170,12 +170,13 @@ class Frame:
 
     def load(self, problem: Problem, incumbents: Incumbents, state: Any, iteration: Tensor) -> None:
         """Put rows in; what is left of the frame repeats the first row and is not alive."""
-        n, mine = len(problem), [*_asked(self.oracle.problem), *_tensors(self.oracle.incumbents), *_tensors(self.state)]
-        for held, new in zip(mine, [*_asked(problem), *_tensors(incumbents), *_tensors(state)], strict=True):
-            if len(held) == self.rows:
-                held[:n], held[n:] = new, new[:1]
+        n, own_problem = len(problem), self.oracle.problem
+        mine = [*_inputs(own_problem), *_tensors(self.oracle.incumbents), *_tensors(self.state)]
+        for own, new in zip(mine, [*_inputs(problem), *_tensors(incumbents), *_tensors(state)], strict=True):
+            if len(own) == self.rows:
+                own[:n], own[n:] = new, new[:1]
             else:
-                held.copy_(new)  # one box for all rows
+                own.copy_(new)  # one box for all rows
         self.oracle.incumbents.alive[n:] = False
         self.oracle.iteration.copy_(iteration)
 
@@ -238,15 +239,15 @@ class CapturedSteps(Steps):
         self.frame = captures.hold(oracle, state)
 
     @property
-    def oracle(self) -> Oracle:
+    def oracle(self) -> Oracle:  # type: ignore[override]
         """Return an oracle of the rows in the frame."""
         return self.frame.part(self.rows)
 
     @property
     def incumbents(self) -> Incumbents:
         """Return what is known of the rows."""
-        held: Incumbents = _head(self.frame.oracle.incumbents, self.rows)
-        return held
+        own: Incumbents = _head(self.frame.oracle.incumbents, self.rows)
+        return own
 
     @property
     def state(self) -> Any:
@@ -277,7 +278,7 @@ def _owned(problem: Problem) -> Problem:
     return replace(problem, pool=None, domain=replace(domain, **copies))
 
 
-def _asked(problem: Problem) -> list[Tensor]:
+def _inputs(problem: Problem) -> list[Tensor]:
     """Return the tensors of a question, in order, without the pool."""
     parts: tuple[Any, ...] = (problem, problem.goal, problem.domain)
     values = [getattr(part, f.name) for part in parts for f in fields(part) if f.name != "pool"]

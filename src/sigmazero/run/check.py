@@ -53,9 +53,9 @@ def check(
 
     Every point is verified as `Attack.run` verifies its own: in strict fp32 and in your process's settings, inside the
     box, the mask and the space, by at least `margin`. A point that does not hold is a failure (l0 infinite), and so is
-    one that leaves the box by however little; a warning counts these. A point with more changes than `budget` is kept,
-    but is no success. The other arguments are those of `Attack.run`.
-    To have points beside attacks in a store, give `sz.foreign(x_adv)` to `sz.evaluate`.
+    one that leaves the box by however little; a warning counts these. A point with more changes than `budget` is
+    found, but is no success. The other arguments are those of `Attack.run`.
+    To compare points with attacks in a store, give `sz.foreign(x_adv)` to `sz.evaluate`.
     """
     if not (integer(batch_size) and batch_size >= 1):
         raise ValueError(f"batch_size={batch_size!r} must be a whole number, 1 or more")
@@ -108,8 +108,8 @@ def _warn_outside(problem: Problem) -> None:
 def _checked(verifier: Verifier, problem: Problem) -> Result:
     """Report some rows. A clean input that is wrong already needs no change, whatever was found for it."""
     assert problem.start is not None
-    asked = verifier.ask(problem.x.clone()) if len(problem) else [problem.x.new_zeros(0, 2)]
-    answers = torch.stack([check_logits(each, problem) for each in asked], 1)
+    given = verifier.ask(problem.x.clone()) if len(problem) else [problem.x.new_zeros(0, 2)]
+    answers = torch.stack([check_logits(each, problem) for each in given], 1)
     clean, finite = answers[:, 0], answers.isfinite().flatten(1).all(1)
     already = torch.stack([problem.goal.reached(each) for each in answers.unbind(1)]).all(0) & finite
     # In the user's units, as the verifier takes them.

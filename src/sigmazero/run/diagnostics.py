@@ -1,6 +1,6 @@
-"""Signs that results are doubtful, seen in passing or in a second answer about a point that was found.
+"""Signs that results are doubtful: in the first gradients of a batch, and in second answers about points found.
 
-The first gradients of a batch cost no question. Numbers stay on the device until somebody reads them.
+Nothing is queried for them. Numbers stay on the device until `findings` reads them.
 """
 
 import torch
@@ -26,11 +26,11 @@ class FirstLook:
         """Look at the gradients of a loss with respect to logits and inputs; only the first call counts."""
         if self.counts is not None or (grad.is_cuda and torch.cuda.is_current_stream_capturing()):
             return
-        asked = alive & slope.flatten(1).any(1)
-        self.counts = torch.stack([(asked & ~grad.flatten(1).any(1)).sum(), asked.sum()])
+        sloped = alive & slope.flatten(1).any(1)  # rows with a loss
+        self.counts = torch.stack([(sloped & ~grad.flatten(1).any(1)).sum(), sloped.sum()])
         self._seen = problem.ids, (point.detach() == problem.x).flatten(1).all(1), logits.detach().clone()
 
-    def apart(self, ids: Tensor, clean: Tensor) -> Tensor | None:
+    def difference(self, ids: Tensor, clean: Tensor) -> Tensor | None:
         """Return how far answers to clean inputs were from earlier ones, in units of what rounding allows.
 
         Rows at other points are left out; None where the gradients were those of some of the rows.
@@ -50,7 +50,7 @@ class Diagnostics:
 
     def __init__(self) -> None:
         self._counts: list[Tensor] = []
-        self._apart: list[Tensor] = []
+        self._differences: list[Tensor] = []
         self._returned: list[Tensor] = []
 
     def see_returned(self, changed: Tensor) -> None:
@@ -64,26 +64,26 @@ class Diagnostics:
         """
         if look.counts is not None:
             self._counts.append(look.counts)
-        if strict and (apart := look.apart(ids, clean)) is not None:
-            self._apart.append(apart)
+        if strict and (difference := look.difference(ids, clean)) is not None:
+            self._differences.append(difference)
 
-    def see_again(self, apart: list[Tensor], missed: list[Tensor], strict: bool) -> None:
+    def see_again(self, differences: list[Tensor], missed: list[Tensor], strict: bool) -> None:
         """Keep by how much fresh answers differed, in units of what is allowed.
 
         A point that reached the goal in a `strict` search and then misses it is such a difference too.
         """
-        self._apart += apart + (missed if strict else [])
-        apart.clear()
+        self._differences += differences + (missed if strict else [])
+        differences.clear()
         missed.clear()
 
     def findings(self) -> tuple[Finding, ...]:
         """Return findings about random answers, zero gradients in many rows, and attacks that return their inputs."""
         found = []
-        if self._apart and float(torch.stack(self._apart).max()) > 1:
+        if self._differences and float(torch.stack(self._differences).max()) > 1:
             found.append(coded("SZ003", "The same inputs were answered differently within one run.", STEADY))
-        zero, asked = torch.stack(self._counts).sum(0).tolist() if self._counts else (0, 0)
-        if zero > MANY * asked:
-            detail = f"{zero} of {asked} rows ({zero / asked:.0%}) had no gradient at all where the search began."
+        zero, rows = torch.stack(self._counts).sum(0).tolist() if self._counts else (0, 0)
+        if zero > MANY * rows:
+            detail = f"{zero} of {rows} rows ({zero / rows:.0%}) had no gradient at all where the search began."
             found.append(coded("SZ004", detail, LOOK_FOR))
         changed = torch.cat(self._returned) if self._returned else torch.ones(0)
         if len(changed) > 1 and not bool(changed.any()):

@@ -15,18 +15,12 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
 from sigmazero.core.model import ask
 
-_NORMS: dict[type[nn.Module], type[nn.Module]] = {
+NORMS: dict[type[nn.Module], type[nn.Module]] = {
     nn.Conv1d: nn.BatchNorm1d,
     nn.Conv2d: nn.BatchNorm2d,
     nn.Conv3d: nn.BatchNorm3d,
     nn.Linear: nn.BatchNorm1d,
 }
-
-
-def foldable(model: nn.Module) -> bool:
-    """Return whether the model has layers and norms of the kinds that can be folded."""
-    kinds = {type(module) for module in model.modules()}
-    return any(layer in kinds and norm in kinds for layer, norm in _NORMS.items())
 
 
 def fold(model: nn.Module, x: Tensor) -> int:
@@ -41,7 +35,7 @@ def fold(model: nn.Module, x: Tensor) -> int:
 
 
 def _pairs(model: nn.Module, x: Tensor) -> Iterator[tuple[nn.Module, Any]]:
-    """Layers whose output goes to a norm and nowhere else, both called once and known by one name."""
+    """Yield layers whose output goes to a norm and nowhere else, both called once and known by one name."""
     # By address, with how often they were written to; the tensors are held, so that no address comes twice.
     outputs: dict[int, tuple[nn.Module, Any, int]] = {}
     calls: Counter[nn.Module] = Counter()
@@ -55,7 +49,7 @@ def _pairs(model: nn.Module, x: Tensor) -> Iterator[tuple[nn.Module, Any]]:
         calls[norm] += 1
         layer, out, version = outputs.get(id(inputs[0]), (norm, None, 0))
         # A norm of vectors takes the last dimension of a linear layer for features only where there is no other.
-        if out is None or type(norm) is not _NORMS[type(layer)] or (type(layer) is nn.Linear and out.ndim != 2):
+        if out is None or type(norm) is not NORMS[type(layer)] or (type(layer) is nn.Linear and out.ndim != 2):
             return
         if out._version == version:  # else something such as nn.ReLU(inplace=True) came between
             found.append((layer, norm, out.grad_fn))
@@ -73,8 +67,8 @@ def _pairs(model: nn.Module, x: Tensor) -> Iterator[tuple[nn.Module, Any]]:
 
 @contextmanager
 def _watched(model: nn.Module, leave: Any, enter: Any) -> Iterator[None]:
-    handles = [m.register_forward_hook(leave) for m in model.modules() if type(m) in _NORMS]
-    handles += [m.register_forward_pre_hook(enter) for m in model.modules() if type(m) in _NORMS.values()]
+    handles = [m.register_forward_hook(leave) for m in model.modules() if type(m) in NORMS]
+    handles += [m.register_forward_pre_hook(enter) for m in model.modules() if type(m) in NORMS.values()]
     try:
         yield
     finally:

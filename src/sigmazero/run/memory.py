@@ -19,7 +19,7 @@ _FEWEST, _MOST, _GAIN = 32, 4096, 1.08  # rows to begin and to end with, and wha
 # Measured sizes of models that still exist, and how much memory was free then.
 _known: WeakKeyDictionary[nn.Module, dict[object, tuple[int, int]]] = WeakKeyDictionary()
 _AS_FREE = 0.9  # of the memory that was free then
-# Messages of the libraries below torch when memory runs out; torch passes them on in a plain RuntimeError.
+# Messages of the libraries below torch when memory runs out; torch passes them on in a RuntimeError.
 _WORDS = (
     "can't allocate memory",
     "not enough memory",
@@ -61,11 +61,11 @@ def choose_batch_size(model: Model, problem: Problem, precision: Precision | Non
 
 def remembered(owner: object, key: object, free: int, measure: Callable[[], int]) -> int:
     """Return the size measured before for this model and question, if about as much memory is free as then."""
-    held = _known.setdefault(owner, {}) if isinstance(owner, nn.Module) else {}
-    rows, then = held.get(key, (0, 0))
+    sizes = _known.setdefault(owner, {}) if isinstance(owner, nn.Module) else {}
+    rows, then = sizes.get(key, (0, 0))
     if not rows or free < _AS_FREE * then:
         rows = measure()
-        held[key] = rows, free
+        sizes[key] = rows, free
     return rows
 
 

@@ -38,8 +38,8 @@ _turns = threading.RLock()  # reentrant: a model may run an attack of its own in
 class Numbers:
     """How float32 products are rounded on a type of device, and what autocast turns tensors into (None: it is off).
 
-    Products of matrices, of convolutions and of recurrent layers are apart: torch's own default on a CUDA device is
-    IEEE float32 for the first and TF32 for the others.
+    Products of matrices, of convolutions and of recurrent layers have settings of their own: torch's default on a CUDA
+    device is IEEE float32 for the first and TF32 for the others.
     """
 
     device: str
@@ -227,13 +227,13 @@ def search_numbers(precision: Precision | None, caller: Numbers) -> Numbers:
 
 @contextmanager
 def quiet(model: Model) -> Iterator[None]:
-    """Eval mode, frozen parameters and no autocast while a model is asked; all get their own back.
+    """Set eval mode, freeze parameters and switch autocast off while a model is asked; then restore all.
 
     Frozen parameters let autograd forget what only their gradients would need. Autocast is for the model alone, so a
     question under the caller's switches it on again.
     """
     with in_eval_mode(model), ExitStack() as stack:
-        # Inference tensors have no gradients, and refuse to be told so. In eval mode there may be others.
+        # Inference tensors refuse `requires_grad_`. In eval mode there may be other parameters.
         parameters = [p for p in model.parameters() if not p.is_inference()] if isinstance(model, nn.Module) else []
         needs = [p.requires_grad for p in parameters]
         for device in ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",):

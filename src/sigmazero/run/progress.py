@@ -1,29 +1,50 @@
-"""One progress bar, on terminals only."""
+"""Say how far a run is: a bar on a terminal, a line every 30 seconds elsewhere."""
 
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from sigmazero.core.messages import visible
+from sigmazero.run.search import Advance as Advance
+from sigmazero.run.search import ignore as ignore
 
-Advance = Callable[[float], None]
+LINE_EVERY = 30.0  # seconds
 
 
-def ignore(amount: float) -> None:
-    """Move no bar."""
-    del amount
+class Pace:
+    """Predict the time left from the time taken so far."""
+
+    def __init__(self, total: float) -> None:
+        self.total, self.done, self._began = total, 0.0, time.monotonic()
+
+    def advance(self, amount: float) -> None:
+        """Count what was done."""
+        self.done += amount
+
+    def left(self) -> float | None:
+        """Return the seconds left; None before anything is done."""
+        return (time.monotonic() - self._began) * (self.total / self.done - 1) if self.done else None
 
 
 @contextmanager
 def bar(
-    title: str, total: float, show: bool = True, unit: str = "rows", words: Callable[[], str] | None = None
+    title: str,
+    total: float,
+    show: bool = True,
+    unit: str = "rows",
+    words: Callable[[], str] | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> Iterator[Advance]:
-    """Yield a function that moves the bar; it does nothing if `show` is off or stderr is not a terminal.
+    """Yield a function that moves the bar; it does nothing if `show` is off.
 
-    `words` returns a text to show under the title, whenever the bar moves.
+    words   returns a text to show under the title, whenever the bar moves
+    say     takes the lines where stderr is no terminal; without it nothing is shown there
     """
     if not show or not sys.stderr.isatty():
-        yield ignore
+        with _lines(title, total, words or str, say if show else None) as advance:
+            yield advance
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -45,3 +66,22 @@ def bar(
             progress.update(task, description=visible(shown), speed=f"{speed:.1f} {unit}/s" if speed else "")
 
         yield advance
+
+
+@contextmanager
+def _lines(title: str, total: float, words: Callable[[], str], say: Callable[[str], None] | None) -> Iterator[Advance]:
+    """Pass a line to `say` from time to time."""
+    pace, over = Pace(total), threading.Event()
+
+    def lines() -> None:
+        while say is not None and not over.wait(LINE_EVERY):
+            left = pace.left()
+            soon = "" if left is None else f", {left / 60:.0f} min left" if left > 90 else f", {left:.0f} s left"
+            say(f"{title}: {words()} ({100 * pace.done / max(pace.total, 1):.0f} %{soon})")
+
+    if say is not None:
+        threading.Thread(target=lines, daemon=True).start()
+    try:
+        yield pace.advance
+    finally:
+        over.set()

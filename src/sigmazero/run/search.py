@@ -1,6 +1,6 @@
 """The search of one batch: step, let finished rows leave, go on with the rest, phase after phase."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +11,13 @@ from sigmazero.core.attack import Attack
 from sigmazero.core.incumbents import Incumbents
 from sigmazero.core.ops import per_row, put, take
 from sigmazero.core.oracle import Oracle
-from sigmazero.run.progress import Advance
+
+Advance = Callable[[float], None]  # moves a progress bar
+
+
+def ignore(amount: float) -> None:
+    """Move no bar."""
+    del amount
 
 
 @dataclass
@@ -28,29 +34,22 @@ class Steps:
     On a CPU a finished row leaves at once; on a device the host looks at the rows every `interval` steps.
     """
 
-    def __init__(self, attack: Attack, oracle: Oracle, state: Any) -> None:
-        self.attack, self._oracle, self._state = attack, oracle, state
-        self.interval = 10 if oracle.problem.x.is_cuda else 1
+    oracle: Oracle  # of the rows, for the next phase
+    state: Any  # of the attack
 
-    @property
-    def oracle(self) -> Oracle:
-        """Return the oracle of the rows, for the next phase."""
-        return self._oracle
+    def __init__(self, attack: Attack, oracle: Oracle, state: Any) -> None:
+        self.attack, self.oracle, self.state = attack, oracle, state
+        self.interval = 10 if oracle.problem.x.is_cuda else 1
 
     @property
     def incumbents(self) -> Incumbents:
         """Return what is known of the rows."""
-        return self._oracle.incumbents
-
-    @property
-    def state(self) -> Any:
-        """Return the attack's state of the rows."""
-        return self._state
+        return self.oracle.incumbents
 
     def go(self, steps: int) -> None:
         """Take some steps."""
         for _ in range(steps):
-            self._state = one_step(self.attack, self._oracle, self._state)
+            self.state = one_step(self.attack, self.oracle, self.state)
 
     def pays(self, alive: int, rows: int) -> bool:
         """Return whether to send the finished rows away now."""
@@ -58,8 +57,8 @@ class Steps:
 
     def take(self, keep: Tensor) -> "Steps":
         """Go on with some of the rows."""
-        self._oracle.take(keep)
-        self._state = take(self._state, keep)
+        self.oracle.take(keep)
+        self.state = take(self.state, keep)
         return self
 
 
@@ -85,8 +84,8 @@ def over_limit(attack: Attack, oracle: Oracle) -> Tensor | None:
     """Return which samples could exceed the attack's limit by another step and the verification, if it has one."""
     if attack.limit is None:
         return None
-    asked = oracle.incumbents.forwards + oracle.incumbents.backwards
-    return asked > attack.limit - attack.step_cost - oracle.problem.reserve
+    queries = oracle.incumbents.forwards + oracle.incumbents.backwards
+    return queries > attack.limit - attack.step_cost - oracle.problem.reserve
 
 
 def one_step(attack: Attack, oracle: Oracle, state: Any) -> Any:

@@ -23,7 +23,7 @@ from sigmazero.core.model import Ability, ability_of, ask, logits_in
 from sigmazero.core.oracle import Model, Oracle
 from sigmazero.core.problem import Problem
 from sigmazero.run.captures import Captures, GraphPool
-from sigmazero.run.fold import fold, foldable
+from sigmazero.run.fold import NORMS, fold
 from sigmazero.run.precision import Numbers, search_numbers
 from sigmazero.run.search import Phase
 
@@ -57,7 +57,7 @@ class Prepared:
     """
 
     def __init__(self, model: Model, hardware: Hardware) -> None:
-        self.model, self.hardware = model, hardware if ability_of(model) == "gradients" else hardware.plain()
+        self.model, self.hardware = model, hardware if ability_of(model) == "gradients" else hardware.without_copies()
         self.numbers: Numbers | None = None  # of the caller; all that is made here was made for them
         self._copy: Model | None = None
         self._compiled: Model | None = None
@@ -103,7 +103,7 @@ class Prepared:
 
     @property
     def captured(self) -> int:
-        """Return how many steps were captured, and are still held."""
+        """Return how many steps were captured, and can still be replayed."""
         return 0 if self._pool is None else self._pool.made
 
     def oracle(self, problem: Problem, size: int, shows: Ability = "gradients") -> Oracle:
@@ -168,8 +168,8 @@ def _question(problem: Problem) -> Hashable:
     x, goal = problem.domain.x, problem.goal
     least = "per sample" if isinstance(goal.least, Tensor) else goal.least
     started = problem.start is not None
-    plain = (goal.name, least, problem.budget, problem.seed, problem.clean, problem.checks, started)
-    return (x.dtype, x.device, plain, problem.domain.key())
+    settings = (goal.name, least, problem.budget, problem.seed, problem.clean, problem.checks, started)
+    return (x.dtype, x.device, settings, problem.domain.key())
 
 
 class Copy(nn.Module):
@@ -224,8 +224,8 @@ def search_copy(model: Model, x: Tensor, numbers: Numbers, *, bf16: bool, prepar
             if made is None:
                 return own
             copied = made if bf16 or numbers.autocast is None else Cast(made, numbers)
-            difference = tried(copied, own, x)
-        except Exception as error:  # whatever a model's own code makes of being copied: the model itself can be asked
+            difference = compared(copied, own, x)
+        except Exception as error:  # a model's own code may fail in any way when it is copied
             failures.append(one_line(error))
             continue
         if not _agrees(difference, BOUNDS[torch.bfloat16 if bf16 else torch.float32], own, x):
@@ -256,13 +256,14 @@ def _made(model: nn.Module, x: Tensor, bf16: bool, folds: bool, channels_last: b
     obstacle = _obstacle(model, x) if folds else None
     if obstacle is not None:
         log.info("no batch norms are folded: %s", obstacle)
-    folds = folds and obstacle is None
-    if not (bf16 or (folds and foldable(model))):
+    kinds = {type(module) for module in model.modules()}
+    folds = folds and obstacle is None and any(layer in kinds and norm in kinds for layer, norm in NORMS.items())
+    if not (bf16 or folds):
         return None
     own = copy.deepcopy(model)
     if _parts(own) & _parts(model):  # how a class is copied is for the class to say
         raise TypeError(f"what {type(model).__name__} calls a deep copy shares parts with it")
-    folded = fold(own, x[:2]) if folds and foldable(model) else 0
+    folded = fold(own, x[:2]) if folds else 0
     if not (bf16 or folded):
         return None
     if folded:
@@ -272,7 +273,7 @@ def _made(model: nn.Module, x: Tensor, bf16: bool, folds: bool, channels_last: b
 
 
 def _obstacle(model: nn.Module, x: Tensor) -> str | None:
-    """Return why a model is not to be taken apart."""
+    """Return why layers of a model must not be replaced."""
     if x.dtype != torch.float32:
         return f"the inputs are {x.dtype}"
     if isinstance(model, torch.jit.ScriptModule):
@@ -293,7 +294,7 @@ def _pays(model: nn.Module, x: Tensor, numbers: Numbers) -> bool:
     return convolutions > 0 and not numbers.strictly if x.is_cuda else convolutions >= _DEEP
 
 
-def tried(made: Model, own: Model, x: Tensor) -> float:
+def compared(made: Model, own: Model, x: Tensor) -> float:
     """Return how far a copy's answers are from the model's own, as `deviation` says.
 
     It must find a way back too: code that only runs backwards may not take the copy's layout or number format.

@@ -11,6 +11,7 @@ row depends on the other rows, so batch size and order do not change a result.
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -32,8 +33,8 @@ from sigmazero.core.result import Outcome, Result
 from sigmazero.run.diagnostics import Diagnostics, FirstLook
 from sigmazero.run.memory import at_most, choose_batch_size, out_of_memory
 from sigmazero.run.precision import Numbers, turn
-from sigmazero.run.progress import Advance, bar, ignore
-from sigmazero.run.search import Found, search
+from sigmazero.run.progress import bar
+from sigmazero.run.search import Advance, Found, ignore, search
 from sigmazero.run.search_model import Prepared
 from sigmazero.run.smallest import reserved, shrunk
 from sigmazero.run.verify import GUARD, Verifier, check_logits
@@ -43,7 +44,7 @@ Batch = tuple[Tensor, Result]  # places of rows in the problem, and their result
 
 
 class Session:
-    """An attack on a model; its lowered copy, its captured steps and its batch size are made once and kept.
+    """An attack on a model; its lowered copy, its captured steps and its batch size are made once.
 
     batch_size  rows at a time; None chooses a number when the first problem comes. It is halved when memory runs out,
                 and stays so
@@ -88,9 +89,9 @@ class Session:
     def run(self, problem: Problem, progress: bool = False) -> Result:
         """Attack every row of a problem; return the results in the order of its rows.
 
-        Where the model stops answering, the batches that are done are kept, and the other rows have no answer.
+        Where the model stops answering, the other batches are returned, and the rows that are left have no answer.
         """
-        with bar(self.attack.name, len(problem), show=progress) as advance:
+        with bar(self.attack.name, len(problem)) if progress else nullcontext(ignore) as advance:
             parts: list[Batch] = []
             try:
                 parts.extend(self.batches(problem, advance))
@@ -101,7 +102,7 @@ class Session:
             return replace(result.take(rows.argsort()), x=problem.x)
 
     def doubts(self) -> tuple[Finding, ...]:
-        """Return what the searches of this session saw that makes its results doubtful; nothing is asked for it."""
+        """Return the findings of this session's searches that make its results doubtful."""
         return self._diagnostics.findings()
 
     def _rest(self, problem: Problem, parts: list[Batch], error: Stopped) -> Batch:
@@ -131,13 +132,14 @@ class Session:
             began = time.perf_counter()
 
     def _begin(self, problem: Problem) -> Problem:
-        """Take note of the caller's float32 settings."""
+        """Read the caller's float32 settings, and count what the checks will ask."""
         self._numbers = Numbers.around(problem.x)
         self.prepared.compute_in(self._numbers)
         self._verifier = Verifier(self.model, self._numbers)
         checks = self._verifier.checks
         searched = checks + self.prepared.computes_otherwise(problem.x.device)
-        return replace(problem, clean=searched, checks=checks, closing=reserved(problem, self.attack))
+        closing = reserved(self.attack) if problem.domain.shrinks else 0
+        return replace(problem, clean=searched, checks=checks, closing=closing)
 
     def _verified(self, problem: Problem, advance: Advance, known: Tensor | None) -> Iterator[Batch]:
         """Check the clean inputs, search the rows that need it, and search again in fp32 what a coarse search lost."""
@@ -209,7 +211,7 @@ class Session:
         """Search some rows for the goal of `aimed`, and verify them, batch by batch."""
 
         def attack(rows: Tensor) -> Result:
-            assert self.size is not None  # as `_cut` has made sure
+            assert self.size is not None  # `_cut` has chosen one
             part, size = aimed.take(rows), _even(len(asking), self.size, problem)
             phases = prepared.phases(self.attack, aimed, size, self.rows or len(aimed))
             oracle = prepared.oracle(part, size, self.attack.needs)
@@ -244,11 +246,12 @@ class Session:
         """
         if logits.shape[1] == 1:
             return problem
-        apart, checked = self._verifier.apart(logits), self._verifier.apart(logits[:, : problem.checks])
-        return replace(problem, goal=replace(problem.goal, least=problem.goal.least + 2 * apart + 2 * GUARD * checked))
+        every = self._verifier.disagreement(logits)
+        checked = self._verifier.disagreement(logits[:, : problem.checks])
+        return replace(problem, goal=replace(problem.goal, least=problem.goal.least + 2 * every + 2 * GUARD * checked))
 
     def _lost(self, result: Result) -> Tensor:
-        """Return the rows to search again: a coarse search found something for them, and none of it held.
+        """Return the rows to search again: a coarse search found something for them, and no success was confirmed.
 
         Where bf16 found nothing at all without a budget its numbers may be why, so these are searched again too.
         Skipped if the attack has a query limit, or if the first search already ran in strict fp32 on the model itself.
@@ -260,7 +263,7 @@ class Session:
         return lost | (result.outcome == Outcome.NOT_FOUND) if in_bf16 else lost
 
     def _search_again(self, problem: Problem, aimed: Problem, rows: Tensor, first: Result, clean: Tensor) -> Result:
-        """Search once more in strict fp32; what both searches asked counts."""
+        """Search once more in strict fp32, and count the queries of both searches."""
         if self._strict is None:
             self._strict = Prepared(self.model, replace(self.prepared.hardware, precision="fp32", prepare="none"))
         self._strict.compute_in(self._numbers)
@@ -304,20 +307,20 @@ class Session:
             else:
                 self._halve(len(part), failure, problem)
 
-    def _halve(self, tried: int, failure: str, problem: Problem) -> None:
-        if tried == 1:
+    def _halve(self, rows: int, failure: str, problem: Problem) -> None:
+        if rows == 1:
             raise MemoryError(f"out of memory with one input at a time; use a smaller model or device ({failure})")
-        self.size = tried // 2
+        self.size = rows // 2
         for prepared in filter(None, (self.prepared, self._strict)):
             prepared.drop_captures()
         if problem.x.is_cuda:
             torch.cuda.empty_cache()
-        warnings.warn(f"out of memory with {tried} inputs at a time, going on with {self.size}", stacklevel=3)
+        warnings.warn(f"out of memory with {rows} inputs at a time, going on with {self.size}", stacklevel=3)
 
 
 @torch.inference_mode(False)
 def _unanswered(problem: Problem, keeps_own: bool) -> Result:
-    """Return a result without an answer for each row; only the model knows what it was asked."""
+    """Return a result without an answer for each row; its queries are unknown, and so 0."""
     n, device = len(problem), problem.x.device
     nothing = torch.full((n,), -1, dtype=torch.int64, device=device)
     never = torch.full((n,), torch.inf, dtype=torch.float32, device=device)
@@ -361,7 +364,7 @@ def _to_user(domain: Domain, found: Found) -> Found:
 
 @torch.inference_mode(False)
 def _joined(parts: list[tuple[Tensor, Result]]) -> tuple[Tensor, Result]:
-    """Results of several batches as one."""
+    """Join the results of several batches."""
     return torch.cat([rows for rows, _ in parts]), Result.join([result for _, result in parts])
 
 

@@ -16,9 +16,7 @@ from sigmazero.core.incumbents import Incumbents
 from sigmazero.core.model import Ability
 from sigmazero.core.ops import per_row
 from sigmazero.core.oracle import Oracle
-from sigmazero.core.problem import Problem
-from sigmazero.run.progress import ignore
-from sigmazero.run.search import Found, Phase, search
+from sigmazero.run.search import Found, Phase, ignore, search
 
 STEPS = 64  # most queries of a sample
 SHARE = 0.1  # part of an attack's limit that is left for them
@@ -49,11 +47,6 @@ class Smallest(Attack):
 
     needs: ClassVar[Ability] = "labels"
     paper: ClassVar[str] = "docs/spaces.md"
-
-    @property
-    def limit(self) -> int | None:
-        """The most queries of a sample."""
-        return self.queries
 
     def init(self, oracle: Oracle) -> State:
         """Begin at the best point known."""
@@ -96,9 +89,9 @@ def _put(incumbents: Incumbents, where: Tensor, first: Tensor, point: Tensor) ->
     incumbents.points = torch.where(per_row(where & ~first, points), points, incumbents.points)
 
 
-def reserved(problem: Problem, attack: Attack) -> int:
+def reserved(attack: Attack) -> int:
     """Return how many queries of an attack's limit are left for the smallest values."""
-    return int(SHARE * attack.limit) if problem.domain.shrinks and attack.limit is not None else 0
+    return 0 if attack.limit is None else int(SHARE * attack.limit)
 
 
 def shrunk(found: Found, oracle: Oracle, limit: int | None) -> Found:

@@ -33,14 +33,14 @@ COARSE = 2.0**-6
 class Verifier:
     """Asks the model itself, in strict fp32 and in the caller's settings; these queries are counted too.
 
-    A compiled model is asked as it is, always about `rows` rows, and the model inside it in strict fp32.
+    Of a compiled model, the model inside it is asked in strict fp32. `rows` are those of a batch.
     """
 
     def __init__(self, model: Model, caller: Numbers, rows: int = 0) -> None:
         self.model, self.caller, self.rows = model, caller, rows
         self.strict = Numbers.strict(caller.device)
-        self._compiled, self._plain = is_compiled(model), uncompiled(model)
-        self.checks = 2 if self._compiled or not caller.strictly else 1
+        self._uncompiled = uncompiled(model)
+        self.checks = 2 if is_compiled(model) or not caller.strictly else 1
         self._digit = 0.0  # the last digit of the coarsest number format of an answer so far
         self.differences: list[Tensor] = []  # by how much second answers differed, in what is allowed
         self.missed: list[Tensor] = []  # by how much records missed the goal, in the same
@@ -55,12 +55,12 @@ class Verifier:
         answers = [self._ask_strictly(x, pad)]
         if self.checks > 1:
             with self.caller.applied():
-                answers.append(self._padded(self.model, x, pad, self._compiled))
+                answers.append(self._padded(self.model, x, pad))
         kinds = [logits.dtype for logits in answers if isinstance(logits, Tensor) and logits.is_floating_point()]
         self._digit = max([self._digit, *(torch.finfo(kind).eps for kind in kinds)])
         return answers
 
-    def apart(self, answers: Tensor) -> Tensor:
+    def disagreement(self, answers: Tensor) -> Tensor:
         """Return how far another kernel might be from the answers about each sample (N, formats, classes).
 
         That is as far as they are from each other, and the last digit of the coarser format: a logit in bf16 is known
@@ -74,13 +74,11 @@ class Verifier:
 
     def _ask_strictly(self, x: Tensor, pad: bool) -> Tensor:
         with self.strict.applied():
-            return self._padded(self._plain, x, pad, self._compiled and self._plain is self.model)
+            return self._padded(self._uncompiled, x, pad)
 
-    def _padded(self, model: Model, x: Tensor, pad: bool, whole: bool) -> Tensor:
+    def _padded(self, model: Model, x: Tensor, pad: bool) -> Tensor:
         """Ask about some more rows than given; the answer is a copy, as some models return the same memory again."""
-        # A compiled model would be compiled anew for each number of rows.
-        rows = self.rows if whole else self._rounded(len(x)) if pad and x.is_cuda else 0
-        more = max(0, rows - len(x))
+        more = self._rounded(len(x)) - len(x) if pad and x.is_cuda else 0
         points = torch.cat([x, x[:1].expand(more, *x.shape[1:])]) if more else x
         return ask(model, points)[: len(x) if more else None].clone()
 
@@ -93,7 +91,7 @@ class Verifier:
         answers = self.ask(points, pad=True)
         good = points.isfinite().flatten(1).all(1) & problem.domain.legal(points)  # a box may have no ends
         logits = torch.stack([widened(each, problem.x) for each in answers], 1)
-        by = GUARD * self.apart(logits)
+        by = GUARD * self.disagreement(logits)
         for each in logits.unbind(1):
             good = good & each.isfinite().all(1) & problem.goal.reached(each, by)
         return good, logits[:, 0]
@@ -101,8 +99,8 @@ class Verifier:
     def holds_again(self, problem: Problem, points: Tensor, first: Tensor) -> Tensor:
         """Ask about user points once more, the last one first and in two halves; return which reach the goal again.
 
-        `first` has the answers in strict fp32 before. How far they are apart is kept: by rounding a success may be
-        lost, but not by more than that.
+        `first` has the answers in strict fp32 before. Their difference is a diagnostic: rounding may lose a
+        success, but not by more than that.
         """
         halves = [self._ask_strictly(part, pad=True) for part in points.flip(0).chunk(2)]
         second = widened(torch.cat(halves).flip(0), problem.x)
@@ -182,9 +180,9 @@ class Verifier:
                 good[twice] = self.holds_again(problem.take(part), points[part, k], fresh[twice])
                 forwards[part] += 1
             given_up[rows[~good]] += 1
-            held = rows[good]
-            x_adv[held], logits[held], confirmed[held] = points[held, k], fresh[good].to(logits.dtype), True
-            steps[held] = incumbents.step_found[held, k]
+            places = rows[good]
+            x_adv[places], logits[places], confirmed[places] = points[places, k], fresh[good].to(logits.dtype), True
+            steps[places] = incumbents.step_found[places, k]
         # In float32, whatever torch's default is: half of that would not hold the counts.
         failed = torch.zeros_like(confirmed, dtype=torch.float32).masked_fill(~confirmed, torch.inf)
         already = confirmed & (x_adv == problem.x).flatten(1).all(1)

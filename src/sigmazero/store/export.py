@@ -54,7 +54,7 @@ def export(store: Store, path: str | PathLike[str], to: Format = "csv", perturba
     """Write every stored sample to a file, which appears whole or not at all; return their number.
 
     With `perturbations` there are two more columns, `index` and `value`: the changed features and their new values
-    (lists; in CSV numbers with spaces between). One cell is held in memory at a time.
+    (lists; in CSV numbers with spaces between). Memory holds one cell at a time.
     """
     write = {"csv": _csv, "jsonl": _jsonl, "parquet": _parquet}[known(to)]
     target = Path(path)

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -14,40 +14,22 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sigmazero.core.domain import Unit
-from sigmazero.core.messages import visible
+from sigmazero.core.messages import digest, visible
 from sigmazero.core.result import Outcome, Result
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-KINDS: dict[str, Any] = {
-    "row": np.int64,
-    "label": np.int64,
-    "target": np.int64,
-    "clean_prediction": np.int64,
-    "prediction": np.int64,
-    "outcome": np.int8,
-    "l0": np.float64,
-    "l0_pixel": np.float64,
-    "step_found": np.int64,
-    "forwards": np.int64,
-    "backwards": np.int64,
-    "margin": np.float64,
-    "seconds": np.float64,
-    "given_up": np.int64,
-    "cost": np.float64,
-    "returned": np.float64,
-}
-COLUMNS = tuple(KINDS)
-ROUNDING = 1e-4  # of the spread of the logits: two machines may differ by this much, and two models differ by more
+ROUNDING = 1e-4  # of the spread of the logits: two machines differ by less, two models by more
+SIDE = 101  # points along each side of a landscape
 LAST_DIGITS = 1e-6  # of the largest logit: what float32 loses where a large number was added to all classes
 
 
 def rounding_of(logits: Tensor) -> Tensor:
-    """Return by how much rounding may change each row's logits, (N,): a share of how far they lie apart.
+    """Return by how much rounding may change each row's logits, (N,): a share of their spread.
 
-    A class with the same logit in every row, such as a masked one, and a number that is added to all classes say
-    nothing about a model, so they do not count.
+    Ignore classes with the same logit in every row, such as masked ones, and a number that is added to all classes:
+    they say nothing about the model.
     """
     known = logits.double().nan_to_num(0.0, 0.0, 0.0)
     varies = (known != known[:1]).any(0)
@@ -110,7 +92,7 @@ class Facts:
     value: NDArray[Any]
 
     def __post_init__(self) -> None:
-        """Refuse columns that do not describe the same samples."""
+        """Refuse columns of different lengths."""
         n = len(self.row)
         wrong = [name for name in COLUMNS if getattr(self, name).shape != (n,)]
         if wrong or self.offsets.shape != (n + 1,) or not len(self.index) == len(self.value) == self.offsets[-1]:
@@ -195,7 +177,7 @@ class Facts:
         chosen = np.arange(len(self))[samples]
         counts = np.diff(self.offsets)[chosen]
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-        # The place of each kept change: its row's old start plus its place within the row.
+        # The place of each chosen change: its row's old start plus its place within the row.
         places = np.repeat(self.offsets[:-1][chosen] - offsets[:-1], counts) + np.arange(offsets[-1])
         columns = {name: getattr(self, name)[chosen] for name in COLUMNS}
         return replace(self, **columns, offsets=offsets, index=self.index[places], value=self.value[places])
@@ -231,6 +213,12 @@ class Facts:
 
 def _array(values: Tensor, kind: Any) -> NDArray[Any]:
     return values.detach().cpu().numpy().astype(kind)
+
+
+TYPES: dict[str, Any] = {"Integers": np.int64, "Floats": np.float64, "NDArray[np.int8]": np.int8}
+CHANGES = ("offsets", "index", "value")  # of all samples together
+KINDS = {each.name: TYPES[str(each.type)] for each in fields(Facts) if each.name not in CHANGES}
+COLUMNS = tuple(KINDS)
 
 
 @dataclass(frozen=True)
@@ -271,6 +259,27 @@ class CellInfo:
     about: dict[str, Any] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
 
+    NAMES: ClassVar = ("model", "dataset", "attack", "rows", "origin", "about", "provenance")  # not of the identity
+
+    @staticmethod
+    def of(identity: dict[str, Any], **names: Any) -> CellInfo:
+        """Return the cell of an identity (`bench.identity.describe_cell`); `names` are those in `NAMES`."""
+        attack = identity["attack"]
+        return CellInfo(
+            key=digest(identity),
+            parameters=attack["parameters"],
+            version=attack["version"],
+            steps=attack["parameters"]["steps"],
+            goal="untargeted" if identity["targets"] is None else "targeted",
+            model_sha256=identity["model"]["weights"],
+            data_hash=identity["data"],
+            bounds=tuple(identity["bounds"]),
+            margin=identity.get("margin", 0.0),
+            identity=identity,
+            **{name: identity[name] for name in ("unit", "budget", "seed", "precision")},
+            **names,
+        )
+
     @property
     def space_text(self) -> str | None:
         """Return the space of the question as the text of its file; None where there is none."""
@@ -304,6 +313,51 @@ class CellInfo:
         """Read the text that a store keeps."""
         known = json.loads(text)
         known["bounds"] = tuple(known["bounds"])
-        # A forged name must not write lines of its own where it is printed.
+        # A forged name must not start a new line where it is printed.
         known |= {name: visible(known[name]).replace("\n", "\\n") for name in ("model", "dataset", "attack")}
         return CellInfo(**known)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The queries about one sample in their order: the clean check first, the verification of the result at the end.
+
+    A point is stored as its differences from the clean input, which is stored too: a picture needs nothing else.
+    Query i changed the features index[offsets[i]:offsets[i + 1]] to `value`. `margin` is below 0 where the goal
+    is reached; `adversarial` marks points that reach it inside the box, which some searches leave. `landscape` has
+    the margins over the box if there are two features, the second one down.
+    """
+
+    clean: NDArray[Any]
+    margin: NDArray[np.float64]
+    prediction: NDArray[np.int64]
+    adversarial: NDArray[np.bool_]
+    offsets: NDArray[np.int64]
+    index: NDArray[np.int64]
+    value: NDArray[Any]
+    landscape: NDArray[np.float64] | None = None
+
+    def __len__(self) -> int:
+        """Return the number of queries."""
+        return len(self.margin)
+
+    @property
+    def l0(self) -> NDArray[np.int64]:
+        """Return the number of changed features in each query."""
+        return np.diff(self.offsets)
+
+    def point(self, query: int) -> NDArray[Any]:
+        """Return the input of a query, in its shape."""
+        flat = self.clean.flatten()  # a copy
+        span = slice(self.offsets[query], self.offsets[query + 1])
+        flat[self.index[span]] = self.value[span]
+        return flat.reshape(self.clean.shape)
+
+    @property
+    def records(self) -> list[int]:
+        """Return the queries with an adversarial point of fewer changes than any before."""
+        found: list[int] = []
+        for query in np.flatnonzero(self.adversarial).tolist():
+            if not found or self.l0[query] < self.l0[found[-1]]:
+                found.append(query)
+        return found

@@ -16,7 +16,7 @@ from sigmazero.core.messages import one_line
 
 APPLICATION, VERSION = 0x516D615A, 1  # mark a SQLite file as a store, and the version of its tables
 RESTORE = "restore a copy, or run again into another file (`sqlite3 FILE .recover` saves what it can)"
-FULL = "nothing more can be written (is the disk full?). All finished batches are kept: make room, run again"
+FULL = "nothing more can be written (is the disk full?). All finished batches are stored: make room, and run again"
 ADVICE = {  # by a word of SQLite's message
     "malformed": f"the file is damaged: {RESTORE}",
     "not a database": "the file is damaged or no store; restore a copy, or name another file",
@@ -31,7 +31,7 @@ ADVICE = {  # by a word of SQLite's message
 
 
 class StoreError(RuntimeError):
-    """Report a store that cannot be used as asked; the message says why and what to do."""
+    """Report that a store cannot be used; the message says why and what to do."""
 
 
 class StoreBusy(StoreError):
@@ -45,13 +45,15 @@ def explained(path: Path) -> Iterator[None]:
         yield
     except (sqlite3.Error, UnicodeError) as error:
         reason = one_line(error)
-        advice = next((text for word, text in ADVICE.items() if word in reason), "what was stored before is kept")
+        advice = next(
+            (text for word, text in ADVICE.items() if word in reason), "what was stored before is still there"
+        )
         raise StoreError(f"{path}: {advice} ({reason})") from error
 
 
 def address(path: Path) -> str:
     """Return the address by which SQLite opens a store for reading."""
-    # SQLite makes files next to a store while it reads it. Where it cannot, it must know that nothing changes.
+    # While reading, SQLite writes files next to a store. If it cannot, it must be told that nothing changes.
     frozen = not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists()
     return f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if frozen else ''}"
 
@@ -111,10 +113,10 @@ class WriterLock:
     It is SQLite's own lock on a second, empty file: a lock on the store itself would keep readers out.
     """
 
-    def __init__(self, path: Path, wait: float) -> None:
+    def __init__(self, path: Path) -> None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self.base = sqlite3.connect(_lock_file(path), isolation_level=None, timeout=wait)
+            self.base = sqlite3.connect(_lock_file(path), isolation_level=None, timeout=0)
             self.base.execute("BEGIN EXCLUSIVE")
         except (sqlite3.OperationalError, OSError) as error:
             if "locked" not in str(error):
@@ -156,10 +158,10 @@ def noted_writer(path: Path) -> str:
 
 
 def this_process() -> str:
-    """Describe this process for the message that another one shows."""
+    """Describe this process for other processes."""
     try:
         user = getpass.getuser()
-    except (OSError, KeyError):  # a container may run as a number without a name
+    except (OSError, KeyError):  # in a container the user may have no name
         user = f"user {os.getuid()}"
     began = time.strftime("%Y-%m-%d %H:%M:%S")
     return f"process {os.getpid()} of {user} on {socket.gethostname()} since {began} ({Path(sys.argv[0]).name})"

@@ -1,8 +1,8 @@
 """Merge stores: every sample that one of them has, with the run that made it.
 
-Each store is attached and taken over by SQL, so the time grows with the number of samples alone. Where two stores have
-a sample from two runs, the first store's is kept and the others are counted: two machines may round differently. One
-run with two values for a sample is an error, and so are two models that answer differently under one key.
+Each store is attached and copied by SQL, so the time grows with the number of samples alone. If two runs have the same
+sample, the first store's stays and the others are counted: two machines may round differently. One run with two values
+for a sample is an error, and so are two models that answer differently under one key.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ DONE = "(SELECT count(*) FROM samples WHERE cell = failures.cell AND position >=
 
 @dataclass(frozen=True)
 class Repeated:
-    """Samples of a cell that a store has from another run than the one kept; `differ` of them have other results."""
+    """Samples of a cell that were left out because another run had them first; `differ` of them have other results."""
 
     store: Path
     key: str
@@ -51,7 +51,7 @@ class Repeated:
 
 @dataclass
 class Merged:
-    """Count what a merged store has: cells, rows, rows of these cells that are still to be run, and repeated ones."""
+    """The contents of a merged store: cells, rows, rows that are still to be run, and repeated rows."""
 
     cells: int = 0
     rows: int = 0
@@ -60,9 +60,9 @@ class Merged:
 
 
 def merge(paths: Sequence[Path], new: Path, keys: Collection[str] | None = None) -> Merged:
-    """Write what some stores have to one; what it has already, if it exists, stays. It is written whole or not.
+    """Write the contents of some stores to one, and keep what it has already. It is written whole or not at all.
 
-    keys   take these cells alone
+    keys   copy these cells alone
     """
     if both := next((path for path in paths if same_file(path, new)), None):
         raise StoreError(f"{both} is to be read and to be written; name another file for what is merged")
@@ -79,14 +79,14 @@ def merge(paths: Sequence[Path], new: Path, keys: Collection[str] | None = None)
             for status in whole.status():
                 done.cells, done.rows = done.cells + 1, done.rows + status.done
                 done.lacking += status.cell.rows - status.done
-                whole.proved(status.cell.key)  # a point of one store may be below what another has a proof of
+                whole.proved(status.cell.key)  # raises if a point of one store is below a bound of another
         with part.open("rb+") as file:
             os.fsync(file.fileno())
     return done
 
 
 def _refuse_unfit(path: Path) -> None:
-    """Refuse a store that is being filled, and one that is not as it was written."""
+    """Refuse a store that is being written, and a damaged one."""
     with Store(path) as store:
         if writer := store.writer():
             raise StoreBusy(f"{path} is being written by {writer}; wait for it to end")
@@ -95,7 +95,7 @@ def _refuse_unfit(path: Path) -> None:
 
 
 def _refuse_other_models(paths: Sequence[Path]) -> None:
-    """Refuse stores whose models answer differently in the same cell: no figure may mix the two."""
+    """Refuse stores whose models answer differently in the same cell."""
     known: dict[str, Tensor] = {}
     for path in paths:
         with Store(path) as store:
@@ -110,17 +110,17 @@ def _refuse_other_models(paths: Sequence[Path]) -> None:
 
 @contextmanager
 def _alone(new: Path) -> Iterator[None]:
-    """Keep other writers out of the new store; fold the log of a killed writer into it first."""
+    """Keep other writers out of the new store, after adding the log of a killed writer to it."""
     if new.exists():
         Store(new, write=True).close()
         if new.with_name(f"{new.name}-wal").exists():
             raise StoreBusy(f"{new} is being read by another process; wait for it to end")
-    with closing(WriterLock(new, 0.0)):
+    with closing(WriterLock(new)):
         yield
 
 
 def _copy(new: Path, part: Path) -> sqlite3.Connection:
-    """Open a copy of a store, or an empty one; it need not survive a crash before it takes its place."""
+    """Open a copy of a store, or an empty one. It is not safe from crashes until it is complete."""
     base = sqlite3.connect(f"{part.absolute().as_uri()}?mode=rwc", uri=True, isolation_level=None)
     base.execute("PRAGMA synchronous=OFF")
     if new.exists():
@@ -132,7 +132,7 @@ def _copy(new: Path, part: Path) -> sqlite3.Connection:
 
 
 def _take(base: sqlite3.Connection, path: Path, keys: Collection[str] | None, done: Merged) -> None:
-    """Take over all that a store has and this one lacks."""
+    """Copy what a store has and this one lacks."""
     base.execute("ATTACH ? AS other", (address(path),))
     base.execute("BEGIN")
     _take_cells(base, path, keys)
@@ -145,7 +145,7 @@ def _take(base: sqlite3.Connection, path: Path, keys: Collection[str] | None, do
         f"SELECT c.key, count(*), total(NOT ({SAME})) {BOTH} WHERE m.run <> r.id GROUP BY c.id"
     ):
         done.repeated.append(Repeated(path, key, rows, int(differ)))
-    names = ", ".join(f"o.{name}" for name in ("batch", *VALUES, "checksum", "peak_device", "peak_process"))
+    names = ", ".join(f"o.{name}" for name in ("batch", *VALUES, "checksum", "peak_device"))
     base.execute(f"INSERT OR IGNORE INTO samples SELECT c.id, o.position, r.id, {names} {THEIRS}")
     for table, columns in (("failures", "o.start, o.stop, o.tries, o.error"), ("traces", "o.position, o.npz")):
         base.execute(
@@ -161,7 +161,7 @@ def _take(base: sqlite3.Connection, path: Path, keys: Collection[str] | None, do
 
 
 def _take_cells(base: sqlite3.Connection, path: Path, keys: Collection[str] | None) -> None:
-    """Take over cells and their arrays, list them in `taken`, and unite the doctor's findings about them."""
+    """Copy cells and their arrays, list them in `taken`, and unite the doctor's findings."""
     names = ", ".join((*CELL, "findings", "superseded_by"))
     chosen = "true" if keys is None else "key IN (SELECT value FROM json_each(:keys))"
     base.execute("CREATE TEMP TABLE taken (id INTEGER PRIMARY KEY, key TEXT)")

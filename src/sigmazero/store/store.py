@@ -1,8 +1,8 @@
 """Keep the facts of every sample in one SQLite file.
 
 A cell is one attack against one model on some rows; a sample is one of its rows, found by its position in the cell.
-A batch is committed before `append` returns, so a run may be killed at any moment and the same command goes on. One
-process writes at a time; any number may read meanwhile.
+A batch is committed before `append` returns, so a run that is killed loses nothing that was stored. One process writes
+at a time; any number may read meanwhile.
 
     with Store(path, write=True) as store:
         store.register([info, ...])
@@ -19,7 +19,9 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import sqlite3
+import struct
 import uuid
 import zipfile
 import zlib
@@ -40,7 +42,7 @@ from torch import Tensor
 from sigmazero.core import faults
 from sigmazero.core.messages import one_line
 from sigmazero.core.metrics import Outcome
-from sigmazero.store.facts import COLUMNS, KINDS, CellInfo, Facts, Integers
+from sigmazero.store.facts import COLUMNS, KINDS, CellInfo, Facts, Integers, Trace
 from sigmazero.store.file import (
     APPLICATION,
     RESTORE,
@@ -55,12 +57,12 @@ from sigmazero.store.file import (
     this_process,
 )
 from sigmazero.store.proofs import Proof, ProofKey, contradictions
-from sigmazero.store.trace import Trace
 
 __all__ = ["CellStatus", "Failure", "Flaw", "Store", "StoreBusy", "StoreError", "WriterLock"]
 
-CHUNK = 50_000  # samples that are converted at a time
+CHUNK = 500  # samples that are converted at a time: few, so that their values stay in the processor's cache
 VALUES = (*COLUMNS, "changed", "became")  # of a sample; its checksum covers them and its position
+SAMPLE = struct.Struct("<q" + "".join("d" if kind is np.float64 else "q" for kind in KINDS.values()))  # for checksums
 CELL = ("key", "info", "model", "dataset", "attack", "budget", "unit", "rows")  # of a cell; `info` is all of it as JSON
 UNREADABLE = (ValueError, TypeError, KeyError, OSError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error)
 
@@ -72,7 +74,7 @@ CREATE TABLE runs (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, provenance
 CREATE TABLE samples (cell INTEGER NOT NULL REFERENCES cells, position INTEGER NOT NULL,
     run INTEGER NOT NULL REFERENCES runs, batch INTEGER NOT NULL,
     {", ".join(f"{name} {'REAL' if kind is np.float64 else 'INTEGER NOT NULL'}" for name, kind in KINDS.items())},
-    changed BLOB NOT NULL, became BLOB NOT NULL, checksum BLOB NOT NULL, peak_device INTEGER, peak_process INTEGER,
+    changed BLOB NOT NULL, became BLOB NOT NULL, checksum BLOB NOT NULL, peak_device INTEGER,
     PRIMARY KEY (cell, position)) WITHOUT ROWID;
 CREATE TABLE failures (cell INTEGER NOT NULL REFERENCES cells, start INTEGER NOT NULL, stop INTEGER NOT NULL,
     tries INTEGER NOT NULL, error TEXT NOT NULL, PRIMARY KEY (cell, start));
@@ -89,7 +91,7 @@ CREATE VIEW results AS SELECT key, model, dataset, attack, budget, unit,
 PRAGMA application_id={APPLICATION};
 PRAGMA user_version={VERSION};
 """
-# Add bounds; of two for a row the higher one stays, of equals the new one. The braces take what to insert.
+# Insert bounds: of two bounds for a row the higher one stays. The braces take the values or a query.
 PROVE = (
     "INSERT INTO proofs {} ON CONFLICT (model, code, unit, space, row) DO UPDATE SET least = excluded.least, "
     "method = excluded.method, version = excluded.version, seconds = excluded.seconds WHERE excluded.least >= least"
@@ -100,7 +102,7 @@ Stage = Literal["done", "running", "begun", "waiting", "failed"]
 
 @dataclass(frozen=True)
 class Flaw:
-    """Something in a store that is not as it was written; `key` is that of the cell, if it concerns one."""
+    """Damage in a store; `key` is that of the damaged cell, if it is in one."""
 
     what: str
     key: str | None = None
@@ -108,7 +110,7 @@ class Flaw:
 
 @dataclass(frozen=True)
 class CellStatus:
-    """How far a cell is; `seconds` is what its stored samples took."""
+    """The progress of a cell; `seconds` is the time that its stored samples took."""
 
     cell: CellInfo
     done: int
@@ -132,10 +134,9 @@ class Store:
     """Read and write facts on disk.
 
     write   open the file to write, and make it if it is not there; no other process may write until it is closed
-    wait    seconds to wait for another writer before giving up
     """
 
-    def __init__(self, path: str | PathLike[str], *, write: bool = False, wait: float = 0.0) -> None:
+    def __init__(self, path: str | PathLike[str], *, write: bool = False) -> None:
         self.path = Path(path)
         self._lock: WriterLock | None = None
         if not write:
@@ -143,8 +144,8 @@ class Store:
             return
         if self.path.exists():
             with closing(open_reading(self.path, empty=True)):
-                pass  # another program's file is refused before anything is written next to it
-        self._lock = WriterLock(self.path, wait)
+                pass  # refuse another program's file before writing next to it
+        self._lock = WriterLock(self.path)
         try:
             self._base = open_writing(self.path, SCHEMA)
             self._note("writer", this_process())
@@ -163,7 +164,7 @@ class Store:
         if self._lock is not None:
             faults.reach("store.closing")
             self._base.execute("PRAGMA busy_timeout=500")
-            with suppress(sqlite3.OperationalError):  # a process is reading or the disk is full: the log stays
+            with suppress(sqlite3.OperationalError):  # if a process is reading or the disk is full, the log stays
                 self._base.execute("PRAGMA journal_mode=DELETE")  # a closed store is one file
         self._base.close()
         if self._lock is not None:
@@ -171,7 +172,7 @@ class Store:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Store everything that is written inside the block in one transaction, or nothing of it."""
+        """Write everything inside the block in one transaction."""
         if self._lock is None:
             raise StoreError(f"{self.path} is open for reading; open it with Store(path, write=True)")
         if self._in_transaction():
@@ -213,10 +214,7 @@ class Store:
     # Cells and runs --------------------------------------------------------------------------------------------------
 
     def register(self, cells: Sequence[CellInfo]) -> None:
-        """Note cells before they are run, so that a status can count those that have not begun.
-
-        A cell that is registered again keeps its samples and takes the new names.
-        """
+        """Add cells, also those that have not begun. A cell that is known keeps its samples and takes the new names."""
         newest = ", ".join(f"{name} = excluded.{name}" for name in CELL)
         self._write_all(
             f"INSERT INTO cells ({', '.join(CELL)}) VALUES ({', '.join('?' * len(CELL))}) "
@@ -225,9 +223,9 @@ class Store:
         )
 
     def begin(self, provenance: dict[str, Any]) -> int:
-        """Note a run (versions, device, commit) and return its number, which `append` takes.
+        """Add a run (versions, device, commit) and return its number for `append`.
 
-        Its random name tells it from every other run when stores are merged.
+        A random name identifies it when stores are merged.
         """
         text = json.dumps(provenance, sort_keys=True)
         return self._write("INSERT INTO runs (name, provenance) VALUES (?, ?)", uuid.uuid4().hex, text)
@@ -237,7 +235,7 @@ class Store:
         return [str(key) for (key,) in self._read("SELECT key FROM cells ORDER BY id")]
 
     def cell(self, key: str) -> CellInfo:
-        """Return what a cell asks, without the provenance of its facts."""
+        """Return the description of a cell, without the provenance of its facts."""
         return self._cell(key)[1]
 
     def _cell(self, key: str) -> tuple[int, CellInfo]:
@@ -257,12 +255,12 @@ class Store:
         return [status.cell for status in self.status()]
 
     def status(self) -> list[CellStatus]:
-        """Return how far every cell is; "running" are those that the present writer works on."""
+        """Return the progress of every cell; "running" are those that another process works on now."""
         errors = {failure.key: failure.error for failure in self.failures()}
         running = set(self.progress().get("cells", ()))
         runs: dict[int, list[Any]] = {}  # by cell: the provenance of each run, its samples, seconds and peaks of memory
         for cell, *run in self._read(
-            "SELECT s.cell, r.provenance, count(*), total(s.seconds), max(s.peak_device), max(s.peak_process) "
+            "SELECT s.cell, r.provenance, count(*), total(s.seconds), max(s.peak_device) "
             "FROM samples s JOIN runs r ON r.id = s.run GROUP BY s.cell, s.run ORDER BY s.cell, s.run"
         ):
             runs.setdefault(cell, []).append(run)
@@ -279,13 +277,13 @@ class Store:
         return found
 
     def fail(self, key: str, error: str, span: tuple[int, int] | None = None, tries: int = 1) -> None:
-        """Note why rows of a cell failed, by default all of them; `retry` forgets it."""
+        """Record why rows of a cell failed, by default all of them."""
         number, info = self._cell(key)
         start, stop = span or (0, info.rows)
         self._write("REPLACE INTO failures VALUES (?, ?, ?, ?, ?)", number, int(start), int(stop), tries, error)
 
     def retry(self, key: str) -> None:
-        """Forget the failures of a cell, since it is run again."""
+        """Delete the failures of a cell, which is run again."""
         self._write("DELETE FROM failures WHERE cell = ?", self._cell(key)[0])
 
     def failures(self) -> list[Failure]:
@@ -294,7 +292,7 @@ class Store:
         return [Failure(*row) for row in self._read(query)]
 
     def diagnose(self, key: str, findings: list[dict[str, str]]) -> None:
-        """Note the doctor's findings about a cell's model on its rows; an empty list means that it found none."""
+        """Record the doctor's findings about a cell's model on its rows; an empty list if there are none."""
         self._write("UPDATE cells SET findings = ? WHERE id = ?", json.dumps(findings), self._cell(key)[0])
 
     def findings(self) -> dict[str, list[dict[str, str]]]:
@@ -321,7 +319,7 @@ class Store:
         return found[0][0] if found else None
 
     def version(self) -> str:
-        """Return a text that changes with facts, findings, failures and proofs, but not with notes of progress."""
+        """Return a text that changes with facts, findings, failures and proofs, but not with progress."""
         parts = [
             self._read("SELECT cell, count(*) FROM samples GROUP BY cell"),
             self._read("SELECT key, info, findings, superseded_by FROM cells ORDER BY id"),
@@ -331,11 +329,11 @@ class Store:
         return blake2b(repr(parts).encode(), digest_size=8).hexdigest()
 
     def note_progress(self, state: dict[str, Any]) -> None:
-        """Note how far the present run is, so that other processes can show it; see `progress`."""
+        """Record how far this run is, for other processes."""
         self._note("progress", json.dumps(state))
 
     def progress(self) -> dict[str, Any]:
-        """Return how far the run is that writes here now (`bench.progress`); nothing if there is none."""
+        """Return how far the run is that writes here now (`bench.forecast`); empty if there is none."""
         if self._lock is None and not is_locked(self.path):
             return {}
         try:
@@ -357,28 +355,25 @@ class Store:
         *,
         run: int,
         peak_device: int | None = None,
-        peak_process: int | None = None,
     ) -> None:
         """Store a batch of a cell's samples; samples that are stored already stay as they are.
 
-        positions   where the rows are in the cell: all of them, or the first if they follow each other
-        peak_...    the most memory, in bytes, that the batch took
+        positions   of the rows in the cell, or the first position if they are consecutive
+        peak_device   most memory of the device, in bytes, that the batch took
         """
+        if not len(facts):
+            return
         number, info = self._cell(key)
         places = np.asarray(positions)
         places = places + np.arange(len(facts)) if places.ndim == 0 else places
-        if places.shape != (len(facts),) or (len(places) and places.dtype.kind not in "iu"):
-            raise ValueError(f"facts of {len(facts)} rows need as many positions, or the first one; got {positions!r}")
-        if not len(places):
-            return
+        if len(np.unique(places)) != len(facts) or len(places) != len(facts):
+            raise ValueError(f"facts of {len(facts)} rows need as many different positions; got {positions!r}")
         if places.min() < 0 or places.max() >= info.rows:
             raise StoreError(f"cell {key[:12]} has {info.rows} rows; {places.min()} to {places.max()} do not fit")
-        if len(np.unique(places)) < len(places):
-            raise ValueError(f"the positions {positions!r} name a row twice; give each row once")
-        batch, peaks = int(places.min()), (peak_device, peak_process)
+        batch = int(places.min())
         self._write_all(
-            f"INSERT OR IGNORE INTO samples VALUES ({', '.join('?' * (len(VALUES) + 7))})",
-            [(number, row[0], run, batch, *row[1:], checksum(key, row), *peaks) for row in _rows(places, facts)],
+            f"INSERT OR IGNORE INTO samples VALUES ({', '.join('?' * (len(VALUES) + 6))})",
+            [(number, row[0], run, batch, *row[1:], checksum(key, row), peak_device) for row in _rows(places, facts)],
         )
 
     def positions(self, key: str) -> Integers:
@@ -396,9 +391,9 @@ class Store:
         return done
 
     def facts(self, key: str, perturbations: bool = True, positions: Sequence[int] | Integers | None = None) -> Facts:
-        """Return what is stored of a cell, in the order of its rows.
+        """Return the stored facts of a cell, in the order of its rows.
 
-        perturbations   whether to read the changes too; otherwise all samples seem unchanged
+        perturbations   read the changes too; otherwise all samples look unchanged
         positions       read these samples alone
         """
         query, values = "cell = ?", list[Any]([self._cell(key)[0]])
@@ -427,12 +422,9 @@ class Store:
     # Traces and arrays -----------------------------------------------------------------------------------------------
 
     def append_trace(self, key: str, position: int, trace: Trace) -> None:
-        """Keep the queries of the search at a position of a cell, in place of an older trace of it."""
-        number, info = self._cell(key)
-        if not 0 <= position < info.rows:
-            raise StoreError(f"cell {key[:12]} has {info.rows} rows; a trace of row {position} does not fit")
+        """Store the trace of a sample, in place of an older one."""
         npz = _npz({name: value for name, value in vars(trace).items() if value is not None})
-        self._write("REPLACE INTO traces VALUES (?, ?, ?)", number, position, npz)
+        self._write("REPLACE INTO traces VALUES (?, ?, ?)", self._cell(key)[0], position, npz)
 
     def traced(self, key: str) -> NDArray[np.bool_]:
         """Return which positions of a cell have a trace, as a mask."""
@@ -442,7 +434,7 @@ class Store:
         return done
 
     def trace(self, key: str, position: int) -> Trace:
-        """Return the queries of the search at a position of a cell."""
+        """Return the trace of a sample."""
         found = self._read("SELECT npz FROM traces WHERE cell = ? AND position = ?", self._cell(key)[0], position)
         if not found:
             raise KeyError(
@@ -454,11 +446,11 @@ class Store:
             raise self._damaged(f"the trace of row {position}", key, error) from error
 
     def keep_arrays(self, name: str, **arrays: NDArray[Any]) -> None:
-        """Keep arrays that cannot be loaded again (rows, masks, bounds) under the hash of their content."""
+        """Store arrays that no file holds (rows, masks, bounds) under the hash of their content."""
         self._write("INSERT OR IGNORE INTO arrays VALUES (?, ?)", name, _npz(arrays))
 
     def arrays(self, name: str) -> dict[str, NDArray[Any]] | None:
-        """Return the arrays kept under a name; None where there are none."""
+        """Return the arrays with a name; None if there are none."""
         found = self._read("SELECT npz FROM arrays WHERE name = ?", name)
         return self._arrays(found[0][0], f"the arrays {name[:24]}") if found else None
 
@@ -470,29 +462,29 @@ class Store:
             raise self._damaged(what, None, error) from error
 
     def keep_answers(self, key: str, logits: Tensor) -> None:
-        """Keep the model's logits for a few clean rows of a cell, by which the model is recognised."""
+        """Store the model's logits for a few clean rows of a cell, which identify the model."""
         self.keep_arrays(f"answers {key}", logits=logits.detach().cpu().double().numpy())
 
     def answers(self, key: str) -> Tensor | None:
-        """Return the model's logits for a few clean rows of a cell; None where none were kept."""
+        """Return the model's logits for a few clean rows of a cell; None if there are none."""
         arrays = self.arrays(f"answers {key}")
         return None if arrays is None else torch.from_numpy(arrays["logits"])
 
     # Proofs ----------------------------------------------------------------------------------------------------------
 
     def keep_digests(self, data_hash: str, digests: Sequence[str]) -> None:
-        """Keep the digests of rows (`proofs.row_digests`) under the hash of all of them together."""
+        """Store the digests of rows (`proofs.row_digests`) under the hash of all of them."""
         self.keep_arrays(f"digests {data_hash}", rows=np.array(digests, np.str_))
 
     def digests(self, data_hash: str) -> list[str] | None:
-        """Return the digests of the rows with this hash, in their order; None where none were kept."""
+        """Return the digests of the rows with this hash, in their order; None if there are none."""
         arrays = self.arrays(f"digests {data_hash}")
         return None if arrays is None else [str(each) for each in arrays.get("rows", ())]
 
     def prove(self, key: ProofKey, proofs: Mapping[str, Proof]) -> None:
-        """Keep bounds of rows, by the digests of the rows; of two bounds for a row the higher one stays.
+        """Store bounds by the digests of their rows; of two bounds for a row the higher one stays.
 
-        Refuse all of them if a verified point of a stored cell needs fewer changes than its bound.
+        Refuse them all if a stored point needs fewer changes than its bound.
         """
         rows = [
             (*key, row, one.least, one.method, one.version, one.seconds) for row, one in proofs.items() if one.least
@@ -517,7 +509,7 @@ class Store:
     def proved(self, key: str) -> Integers | None:
         """Return how many changes each stored row of a cell is proved to need, in the order of `facts`.
 
-        A row without a proof has 0; None if no row has one. Refuse a verified point below its bound.
+        A row without a proof has 0; None if no row has one. Raise an error if a point is below its bound.
         """
         info = self.cell(key)
         about = ProofKey.of_cell(info)
@@ -534,10 +526,10 @@ class Store:
     # Damage ----------------------------------------------------------------------------------------------------------
 
     def damage(self) -> list[Flaw]:
-        """Return what SQLite finds wrong with the file, and everything that is not as it was written.
+        """Return what SQLite finds wrong with the file, and what does not fit its checksum or cannot be read.
 
-        Checksums guard against accidents and careless edits. A deleted sample is one that is not stored yet; a forged
-        one with a new checksum is noticed only by asking the model again (`sigmazero.bench.verify`).
+        Checksums guard against accidents and careless edits. A deleted sample counts as not stored yet; a forged one
+        with a new checksum is found only by querying the model (`sigmazero.bench.verify`).
         """
         found: list[Flaw] = []
         for check in (self._broken, self._altered, self._unreadable):
@@ -559,7 +551,11 @@ class Store:
         for number, key, rows in self._read("SELECT id, key, rows FROM cells"):
             found, wrong = self._base.execute(f"SELECT {names} FROM samples WHERE cell = ?", (number,)), []
             for *row, stored in found:
-                if checksum(key, row) != stored or not isinstance(rows, int) or not 0 <= row[0] < rows:
+                try:
+                    whole = checksum(key, row) == stored and 0 <= row[0] < rows
+                except (struct.error, TypeError):  # a value of another type
+                    whole = False
+                if not whole:
                     wrong.append(row[0])
             if wrong:
                 more = f" and {len(wrong) - 1} more" if wrong[1:] else ""
@@ -579,16 +575,14 @@ class Store:
 
 
 def checksum(key: str, row: Sequence[Any]) -> bytes:
-    """Return the checksum of a sample: its position, all its values, and the key of the cell it belongs to."""
+    """Return the checksum of a sample: the key of its cell, its position and all its values."""
     *values, changed, became = row
-    whole = repr((key, values)).encode(errors="surrogateescape")
-    for blob in (changed, became):
-        whole += blob if isinstance(blob, bytes) else repr(blob).encode(errors="surrogateescape")
-    return blake2b(whole, digest_size=8).digest()
+    numbers = SAMPLE.pack(*(math.nan if value is None else value for value in values))
+    return blake2b(key.encode() + numbers + changed + became, digest_size=8).digest()
 
 
 def _rows(positions: NDArray[Any], facts: Facts) -> Iterator[tuple[Any, ...]]:
-    """Yield position, columns and changes of each sample as SQLite gives them back: NaN is NULL, −0.0 is 0.0."""
+    """Yield position, columns and changes of each sample as SQLite returns them: NaN is NULL, −0.0 is 0.0."""
     columns: list[list[Any]] = [positions.tolist()]
     for name, kind in KINDS.items():
         values = getattr(facts, name)
@@ -602,23 +596,18 @@ def _rows(positions: NDArray[Any], facts: Facts) -> Iterator[tuple[Any, ...]]:
 
 
 def _facts(rows: list[tuple[Any, ...]], perturbations: bool) -> Facts:
-    columns = list(zip(*rows, strict=True))
+    *columns, changed, became = zip(*rows, strict=True) if perturbations else (*zip(*rows, strict=True), (), ())
     named: dict[str, Any] = {
-        name: np.array(column, KINDS[name]) for name, column in zip(COLUMNS, columns, strict=False)
+        name: np.array(column, kind) for (name, kind), column in zip(KINDS.items(), columns, strict=True)
     }
-    changed, became = columns[-2:] if perturbations else ((b"",) * len(rows),) * 2
-    counts = np.array([len(blob) // 4 for blob in changed])
-    wide = np.array([len(blob) for blob in became]) == 8 * counts
-    if wide[counts > 0].any():  # a value takes 4 or 8 bytes, row by row
-        parts = [np.frombuffer(blob, "<f8" if w else "<f4") for blob, w in zip(became, wide, strict=True)]
-        value = np.concatenate(parts, dtype=np.float64)
-    else:
-        value = np.frombuffer(b"".join(became), "<f4").astype(np.float32)
+    counts = [len(blob) // 4 for blob in changed] if perturbations else [0] * len(rows)
+    index, value = np.frombuffer(b"".join(changed), "<u4"), b"".join(became)
+    size = 8 if len(value) > 4 * len(index) else 4  # bytes of a value: all rows of a cell have the same type
     return Facts(
         **named,
         offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),
-        index=np.frombuffer(b"".join(changed), "<u4").astype(np.int64),
-        value=value,
+        index=index.astype(np.int64),
+        value=np.frombuffer(value, f"<f{size}").astype(f"f{size}"),
     )
 
 
@@ -629,7 +618,7 @@ def _npz(arrays: Mapping[str, NDArray[Any]]) -> bytes:
 
 
 def _joined(runs: list[Any]) -> dict[str, Any]:
-    """Join the provenance of the runs that filled a cell: lists of values where they differ, and what they took."""
+    """Join the provenance of a cell's runs: lists where they differ, the sum of seconds, the most memory."""
     if not runs:
         return {}
     provenance = [json.loads(text) for text, *_ in runs]
@@ -639,10 +628,9 @@ def _joined(runs: list[Any]) -> dict[str, Any]:
         for one in provenance:
             values += [] if one.get(name) in values else [one.get(name)]
         joined[name] = values[0] if len(values) == 1 else values
-    _, _, seconds, device, process = zip(*runs, strict=True)
+    _, _, seconds, peaks = zip(*runs, strict=True)
     return joined | {
         "runs": len(runs),
-        "seconds": sum(each or 0.0 for each in seconds),  # None where a file has infinities of both signs
-        "peak_memory_device": max((peak for peak in device if peak is not None), default=None),
-        "peak_memory_process": max((peak for peak in process if peak is not None), default=None),
+        "seconds": sum(seconds),
+        "peak_memory_device": max((peak for peak in peaks if peak is not None), default=None),
     }

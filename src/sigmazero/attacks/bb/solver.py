@@ -15,6 +15,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from sigmazero.core import ops
+
 
 @dataclass(frozen=True)
 class Subproblem:
@@ -26,10 +28,6 @@ class Subproblem:
     high: Tensor
     c: Tensor
     r: Tensor
-
-    def take(self, rows: Tensor) -> "Subproblem":
-        """Return the same for some of the rows."""
-        return Subproblem(self.b[rows], self.d[rows], self.low[rows], self.high[rows], self.c[rows], self.r[rows])
 
     def pull(self, t: Tensor) -> Tensor:
         """Return the point of the box nearest to −t b: where a site goes that is not made clean."""
@@ -60,10 +58,10 @@ def solve(x: Tensor, a: Tensor, b: Tensor, c: Tensor, r: Tensor, lower: Tensor, 
     easy &= square(greedy.s) <= p.r**2
     if wide.is_cuda:  # the host must not look: the step may be replayed
         hard = _within_radius(p)
-        return Step(torch.where(easy, greedy.s, hard.s), torch.where(easy, greedy.clean, hard.clean))
+        return ops.choose(easy, greedy, hard)
     rows = (~easy).flatten().nonzero().squeeze(1)
     if len(rows):
-        hard = _within_radius(p.take(rows))
+        hard = _within_radius(ops.take(p, rows))
         greedy.s[rows], greedy.clean[rows] = hard.s, hard.clean
     return greedy
 
@@ -151,7 +149,7 @@ def trust_region(p: Subproblem, rounds: int = 12) -> Step:
         up = now.excess > 0
         above, below = torch.where(up, now.excess, above / 2), torch.where(up, below / 2, now.excess)
         low, high = torch.where(up, middle, low), torch.where(up, high, middle)
-        first, last = now.if_(up, first), now.if_(~up, last)
+        first, last = ops.choose(up, now, first), ops.choose(~up, now, last)
     one, two = (end.step(p) for end in (first, last))
     weight = (first.excess / (first.excess - last.excess).clamp(min=1e-300)).clamp(0, 1)
     best = Step(torch.lerp(one.s, two.s, weight), one.clean & two.clean)
@@ -167,7 +165,7 @@ def _better(p: Subproblem, best: Step, feasible: Tensor, other: Step) -> tuple[S
     sound = exact & (square(other.s) <= p.r**2)
     fewer = other.clean.sum((1, 2), keepdim=True) > best.clean.sum((1, 2), keepdim=True)
     take = sound & (fewer | ~feasible)
-    return Step(torch.where(take, other.s, best.s), torch.where(take, other.clean, best.clean)), feasible | sound
+    return ops.choose(take, other, best), feasible | sound
 
 
 def _fill(p: Subproblem, clean: Tensor, iterations: int = 6) -> Step:
@@ -195,14 +193,6 @@ class _Relaxed:
     t: Tensor
     threshold: Tensor
     excess: Tensor
-
-    def if_(self, rows: Tensor, other: "_Relaxed") -> "_Relaxed":
-        """Return this one where `rows`, the other elsewhere."""
-        return _Relaxed(
-            torch.where(rows, self.t, other.t),
-            torch.where(rows, self.threshold, other.threshold),
-            torch.where(rows, self.excess, other.excess),
-        )
 
     def step(self, p: Subproblem) -> Step:
         """Return the step that this stands for."""

@@ -79,13 +79,8 @@ class Climb(Attack):
     unroll: ClassVar[int] = 1
 
     @property
-    def limit(self) -> int | None:
-        """The most queries of a sample."""
-        return self.queries
-
-    @property
     def step_cost(self) -> int:
-        """Queries of a step, the current point among them; where answers are remembered it costs nothing."""
+        """Return the queries of a step; the current point is one, unless its answer is remembered."""
         return WIDTH + 1
 
     def init(self, oracle: Oracle) -> State:
@@ -128,13 +123,13 @@ class Climb(Attack):
         m, rest = margins[:, 0], margins[:, 1:]
         gain = torch.where(use & rest.isfinite(), m[:, None] - rest, -torch.inf)
         known = torch.full_like(s.gain, -torch.inf).scatter_reduce(1, chosen, gain, "amax")
-        asked = torch.zeros_like(s.fresh, dtype=d.x.dtype).scatter_reduce(1, chosen, use.to(d.x.dtype), "amax") > 0
+        queried = torch.zeros_like(s.fresh, dtype=d.x.dtype).scatter_reduce(1, chosen, use.to(d.x.dtype), "amax") > 0
         s = replace(
             s,
             m=m,
             clean=torch.where(i == 0, m, s.clean),
-            gain=torch.where(asked, known, s.gain),
-            fresh=s.fresh | asked,
+            gain=torch.where(queried, known, s.gain),
+            fresh=s.fresh | queried,
             cursor=s.cursor + WIDTH * alone,
             rounds=torch.where(alone, 0, s.rounds + 1),
         )

@@ -70,7 +70,7 @@ class Genetic(Attack):
     unroll: ClassVar[int] = 1
 
     def init(self, oracle: Oracle) -> State:
-        """All parents are the clean input; nothing is asked."""
+        """Make every parent the clean input, without a query."""
         d = oracle.domain
         return State(
             parents=d.by_site(d.x)[:, None].repeat(1, self.parents, 1, 1),
@@ -98,7 +98,7 @@ class Genetic(Attack):
         )
 
     def _children(self, i: Tensor, s: State, oracle: Oracle) -> Tensor:
-        """The next generation, (rows, P, features of a site, sites)."""
+        """Return the next generation, (rows, P, features of a site, sites)."""
         p, d = oracle.problem, oracle.domain
         u = noise.uniform(p.seed, p.ids, i, (self.population, d.sites + 3), dtype=d.x.dtype)
         pair, fate, coin = (u[..., :2] * self.parents).long(), u[..., 2:3], 2 * u[..., 3:]
@@ -116,7 +116,7 @@ class Genetic(Attack):
         return torch.where(mutated[:, :, None], torch.where(back[:, :, None], x, drawn), child)
 
     def _first(self, free: Tensor) -> Tensor:
-        """The chance of a site to change in the first generation, (rows, P, 1): none for the first child."""
+        """Return the chance of a site to change in the first generation, (rows, P, 1): 0 for the first child."""
         j = torch.arange(self.population, dtype=torch.float64, device=free.device)[:, None]
         share = (j - 1) / max(self.population - 2, 1)
         many = free.sum(2, keepdim=True).clamp(min=1).double()
@@ -124,7 +124,7 @@ class Genetic(Attack):
 
 
 def _drawn(i: Tensor, oracle: Oracle) -> Tensor:
-    """A legal value for every site, by sites; another than the clean one wherever there is any."""
+    """Return a legal value for every site, another than the clean one wherever there is any."""
     p, d = oracle.problem, oracle.domain
     u = noise.uniform(p.seed, p.ids, i, tuple(d.x.shape[1:]), stream=1, dtype=d.x.dtype)
     found, far = d.by_site(d.draw(u)), d.by_site(d.snap(d.far().view_as(d.x)))
@@ -132,6 +132,6 @@ def _drawn(i: Tensor, oracle: Oracle) -> Tensor:
 
 
 def _cost(d: Domain, points: Tensor) -> Tensor:
-    """What points (rows, P, features of a site, sites) cost, as a share of what all sites cost together."""
+    """Return the cost of points (rows, P, features of a site, sites), as a share of the cost of all sites."""
     changed = (points != d.by_site(d.x)[:, None]).any(2).to(d.x.dtype)
     return (changed * d.costs).sum(2) / d.costs.sum()

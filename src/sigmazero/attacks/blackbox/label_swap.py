@@ -26,8 +26,7 @@ from torch import Tensor
 
 from sigmazero.attacks.blackbox.slopes import tiles
 from sigmazero.attacks.swap import sites
-from sigmazero.attacks.swap.search import beside
-from sigmazero.attacks.swap.sites import BySite
+from sigmazero.attacks.swap.search import neighbours
 from sigmazero.core import noise, ops
 from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Domain
@@ -71,7 +70,7 @@ class LabelSwap(Attack):
     unroll: ClassVar[int] = 1
 
     def init(self, oracle: Oracle) -> State:
-        """Nothing is asked yet."""
+        """Begin without a query."""
         p, d = oracle.problem, oracle.domain
         zero = d.x.new_zeros(len(p))
         return State(
@@ -87,16 +86,16 @@ class LabelSwap(Attack):
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Ask whether the class is still another one with fewer changes, or with other ones."""
         d, start, n = oracle.domain, oracle.problem.start, oracle.domain.sites
-        box = sites.by_site(d)
+        x, lower, upper = d.box
         u = noise.drawn(s.luck, i, 2 * n + 3, d.x.dtype)
         wave, race, coins = torch.split(u, [n, n, 3], 1)
-        a = s.a.view_as(box.x)
-        changed = (a != box.x).any(1)
+        a = s.a.view_as(x)
+        changed = (a != x).any(1)
         exchange = s.begun & (s.b <= 1) & (coins[:, 0] < 0.5)
         back = self._back(s, d, changed, wave, torch.where(exchange, 1, s.b), (coins[:, 1] < 0.5) & ~exchange)
         drawn = sites.either(oracle, i)
-        new = self._new(d, box, changed, race, coins[:, 2] < 0.5) & exchange[:, None]
-        point = torch.where(new[:, None], drawn, torch.where(back[:, None], box.x, a))
+        new = self._new(d, (lower < upper).any(1), changed, race, coins[:, 2] < 0.5) & exchange[:, None]
+        point = torch.where(new[:, None], drawn, torch.where(back[:, None], x, a))
         point = torch.where(ops.per_row(s.begun, a), point, self._start(i, d, drawn, race)).view_as(d.x)
         if (tries := s.starts.shape[1]) > 0:
             turn = torch.div(i, 2, rounding_mode="floor")
@@ -107,22 +106,22 @@ class LabelSwap(Attack):
             point = torch.where(i == 0, d.clip(d.from_user(start)), point)
         point = d.snap(point)
         fooled = oracle.goal.margin(oracle.logits(point)) < 0
-        kept = fooled & (~s.begun | (oracle.worth(point) <= oracle.worth(s.a)))
-        a = torch.where(ops.per_row(kept, s.a), point, s.a)
-        vain = (s.begun & ~kept)[:, None] & back
+        taken = fooled & (~s.begun | (oracle.worth(point) <= oracle.worth(s.a)))
+        a = torch.where(ops.per_row(taken, s.a), point, s.a)
+        vain = (s.begun & ~taken)[:, None] & back
         need = s.need + vain / back.sum(1, keepdim=True).clamp(min=1)
         return State(
             a=a,
             starts=s.starts,
-            begun=s.begun | kept,
-            b=self._next(s, kept, exchange, oracle.l0(a)),
-            need=torch.where((kept & exchange)[:, None], 0.5 * need, need),
+            begun=s.begun | taken,
+            b=self._next(s, taken, exchange, oracle.l0(a)),
+            need=torch.where((taken & exchange)[:, None], 0.5 * need, need),
             luck=s.luck,
             done=sites.finished(oracle),
         )
 
     def _back(self, s: State, d: Domain, changed: Tensor, wave: Tensor, b: Tensor, close: Tensor) -> Tensor:
-        """The changed sites to put back, b of them: any, those that were not needed before all; or close ones."""
+        """Return b changed sites to put back: any, those not needed before first; or close ones."""
         time = -torch.log1p(-wave) * torch.exp(s.need)
         if d.x.ndim == 4:
             first = time.masked_fill(~changed, torch.inf).argmin(1)
@@ -135,16 +134,16 @@ class LabelSwap(Attack):
         least = ops.kth_largest(score, b.long().clamp(min=1, max=d.sites))
         return changed & (score >= least[:, None])
 
-    def _new(self, d: Domain, box: BySite, changed: Tensor, race: Tensor, near: Tensor) -> Tensor:
-        """One site that is not changed yet: anywhere, or near a changed one."""
-        free = ~changed & (box.lower < box.upper).any(1)
-        close = free & (beside(changed, d.x, self.radius)[0] > 0)
+    def _new(self, d: Domain, room: Tensor, changed: Tensor, race: Tensor, near: Tensor) -> Tensor:
+        """Return one site that is not changed yet: anywhere, or near a changed one."""
+        free = ~changed & room
+        close = free & (neighbours(changed, d.x, self.radius)[0] > 0)
         allowed = torch.where((near & close.any(1))[:, None], close, free)
         first = race.masked_fill(~allowed, -1.0).argmax(1, keepdim=True)
         return torch.zeros_like(changed).scatter(1, first, True) & allowed
 
     def _start(self, i: Tensor, d: Domain, drawn: Tensor, race: Tensor) -> Tensor:
-        """Everything at the far ends, then half of the tiles at random ends, coarser and finer ones in turn."""
+        """Return all sites at their far ends, then half of the tiles at random ends, coarser and finer ones in turn."""
         x, maps = d.by_site(d.x), torch.stack([tiles(d, most) for most in LEVELS])
         tile = maps.index_select(0, (i % len(LEVELS)).view(1)).expand_as(race)
         some = race.gather(1, tile) < 0.5  # the numbers of the first sites serve as those of the tiles
@@ -152,15 +151,15 @@ class LabelSwap(Attack):
             return torch.where(((i % 3 == 0) | some)[:, None], drawn, x)
         return torch.where(i <= 1, d.far(), torch.where(some[:, None], drawn, x))
 
-    def _next(self, s: State, kept: Tensor, exchange: Tensor, count: Tensor) -> Tensor:
-        """How many sites are put back next: half of all at first, then by what happened."""
-        after = torch.where(kept, 2 * s.b, s.b / 2)
+    def _next(self, s: State, taken: Tensor, exchange: Tensor, count: Tensor) -> Tensor:
+        """Return how many sites are put back next: half of all at first, then more or fewer by success."""
+        after = torch.where(taken, 2 * s.b, s.b / 2)
         b = torch.where(exchange, s.b, torch.where(s.begun, after, count / 2))
         return b.minimum(count / 2).clamp(min=1)
 
 
 def _of_the_pool(oracle: Oracle) -> Tensor:
-    """Rows of the pool as each sample may have them, (rows, tries, ...): the nearest and others in turn.
+    """Return rows of the pool as each sample may have them, (rows, tries, ...): the nearest and others in turn.
 
     There are none in a box for which no pool was given.
     """

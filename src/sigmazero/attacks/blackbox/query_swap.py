@@ -3,7 +3,7 @@ r"""Query swap: σ-swap's search on a model that gives scores and no gradients (
 The search exchanges changed sites as swap search does (see swap.search), guided by slopes that it learns from its own
 queries (see slopes) instead of the model's gradient. It begins with a coarse look at all sites (see Probe). Where a
 network is at hand that resembles the model, pass it as `surrogate`: the search then begins with what fools that network
-(see transfer), and goes on as without it. What the network is asked is not counted.
+(see transfer), and goes on as without it. Queries of that network are not counted.
 
 >>> import torch, sigmazero as sz
 >>> model = torch.nn.Linear(4, 2).requires_grad_(False)
@@ -28,9 +28,9 @@ from sigmazero.attacks.blackbox.slopes import Slopes
 from sigmazero.attacks.blackbox.transfer import HALVINGS, WAYS, Surrogate, Transfer
 from sigmazero.attacks.blackbox.transfer import State as Transferred
 from sigmazero.attacks.swap import search, sites
-from sigmazero.attacks.swap.search import CHECKS, Judged, SwapSearch
+from sigmazero.attacks.swap.search import CHECKS, Draws, Judged, Proposal, SwapSearch
 from sigmazero.attacks.swap.sites import Ends
-from sigmazero.core import noise, ops
+from sigmazero.core import noise
 from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Domain
 from sigmazero.core.model import Ability
@@ -38,11 +38,11 @@ from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Count, NamedModel, Share, Whole
 from sigmazero.core.problem import Problem
 
-SINGLES = 0.5  # part of the queries that single changes of rows of features may take
-CLIMB = 0.6  # part of them for single changes and climbs
-MORE = 3  # steps are so many times those that the queries would fill: points that were asked about before cost none
-FIRST = 8  # sites of the first whole choice
-MANY = 16  # with so many queries for each tile they are asked about in spite of a surrogate
+SINGLES_SHARE = 0.5  # part of the queries that single changes of rows of features may take
+CLIMB_SHARE = 0.6  # part of them for single changes and climbs
+STEPS_FACTOR = 3  # steps for each that the queries would fill: points whose answer is remembered cost none
+FIRST_SITES = 8  # sites of the first whole choice
+QUERIES_PER_TILE = 16  # with more queries for each tile they are asked about in spite of a surrogate
 
 
 @dataclass
@@ -72,18 +72,13 @@ class Probe(Attack):
     needs: ClassVar[Ability] = "scores"
     unroll: ClassVar[int] = 1
 
-    @property
-    def limit(self) -> int | None:
-        """The most queries of a sample."""
-        return self.queries
-
     def init(self, oracle: Oracle) -> ProbeState:
         """Ask nothing yet."""
         p, d = oracle.problem, oracle.domain
         return ProbeState(
             known=slopes.begin(d),
             m=d.x.new_full((len(p),), torch.inf),
-            low=d.x.new_full((len(p),), FIRST / 2),
+            low=d.x.new_full((len(p),), FIRST_SITES / 2),
             luck=noise.source(p.seed, p.ids),
         )
 
@@ -105,13 +100,13 @@ class Probe(Attack):
         failed = ~probing & (oracle.incumbents.best_cost >= best)
         return replace(
             s,
-            known=slopes.told(s.known, z, m - s.m, mine),
+            known=slopes.learn_tile(s.known, z, m - s.m, mine),
             m=torch.where(i == 0, m, s.m),
             low=torch.where(failed, size, torch.where(probing, s.low, low)),
         )
 
     def _size(self, s: ProbeState, oracle: Oracle) -> tuple[Tensor, Tensor]:
-        """The largest choice that failed, as far as it still counts, and how large the next one is."""
+        """Return the largest choice that failed, as far as it still counts, and the size of the next one."""
         best = oracle.incumbents.best_cost.to(s.low)
         found = oracle.incumbents.best_l0 <= oracle.domain.sites
         # Choices are jittered: where the two ends have met, smaller ones get another try.
@@ -141,13 +136,13 @@ class QuerySearch(SwapSearch):
 
     @property
     def step_cost(self) -> int:
-        """Queries of a step."""
+        """Return the queries of a step."""
         return self.proposals
 
     @cached_property
     def rates(self) -> Tensor:
-        """Per step: heat, momentum, and how many sites a whole choice has; cold once the queries may be spent."""
-        planned = replace(self, steps=-(-self.steps // MORE))
+        """Return what swap search has for each step; it is cold once the queries may be spent."""
+        planned = replace(self, steps=-(-self.steps // STEPS_FACTOR))
         own = super(QuerySearch, planned).rates
         return own[torch.arange(self.steps).clamp(max=len(own) - 1)]
 
@@ -161,49 +156,33 @@ class QuerySearch(SwapSearch):
             known = replace(slopes.begin(d), g=g)
         else:
             known, value, gain = before.known, d.by_site(d.x), torch.zeros_like(before.known.g[:, 0])
-        first = self._begin(oracle, known.g, d.x.new_full((len(d),), sites.USUAL * self.choices))
+        first = self._begin(oracle, known.g, d.x.new_full((len(d),), sites.EXPECTED_SAVED * self.choices))
         mine = {f.name: getattr(first, f.name) for f in fields(first)}
         oracle.retire(first.done)
         return SearchState(**mine, known=known, now=torch.full_like(first.m, torch.inf), value=value, useful=gain > 0)
 
-    def _ends(self, s: SearchState, d: Domain) -> Ends:
+    def _ends(self, s: SearchState, d: Domain) -> Ends:  # type: ignore[override]
         """Return where each site best goes and what that promises, by the slopes; or by what single changes did."""
         end = torch.where(s.useful[:, None], s.value, d.best_values(s.g))
         gain = sites.total(s.g * (d.by_site(d.x) - end)).clamp(min=0) / d.costs
         return Ends(end, gain / gain.amax(1, keepdim=True).clamp(min=1e-30))
 
-    def step(self, i: Tensor, s: SearchState, oracle: Oracle) -> SearchState:  # type: ignore[override]
-        """Make the proposals one after the other; each teaches something about the slopes."""
-        d, k = oracle.domain, self.proposals
-        heat, _, many = oracle.row(self.rates, i)
-        u = noise.drawn(s.luck, i, d.sites + 2 * k + 2, d.x.dtype)
-        wave, luck, fate, size, turn = torch.split(u, [d.sites, k, k, 1, 1], 1)
-        s = replace(s, g=s.known.g)
-        ends = self._ends(s, d)
-        draws = self._draw(s, ends, sites.either(oracle, i), wave, fate, oracle)
-        slack = 1 - heat * s.stuck[:, None] * torch.log1p(-luck)
-        chosen = self._chosen(s, turn[:, 0])
-        judged: list[Judged] = []
-        for j in range(k):
-            one, allowed, last = self._exchange(i, j, draws, s, oracle), s.m * slack[:, j], j == k - 1
-            if last:
-                n = torch.where(oracle.incumbents.best_l0 <= d.sites, sites.fewer(oracle, size[:, 0]), many.long())
-                choice = sites.whole_choice(d, ends, n, wave, self.jitter).view_as(d.x)
-                one = one._replace(point=torch.where(ops.per_row(chosen, d.x), choice, one.point))
-                allowed = torch.where(chosen, torch.where(s.m.isinf(), -torch.inf, s.m), allowed)
-            one = one._replace(point=d.snap(one.point))
-            now = oracle.goal.margin(oracle.logits(one.point))
-            # Equal gains may make a choice too large, and so may what joined in to keep a rule.
-            m = now.masked_fill(oracle.worth(one.point) >= one.best, torch.inf) if last or d.tied else now
-            z = d.by_site(one.point - s.a)
-            known = slopes.learn(s.known, d, z, now - s.now)
-            moved, draws, verdict = self._judge(one, m, allowed, s, draws, oracle)
-            assert isinstance(moved, SearchState)
-            s = replace(moved, known=known, now=torch.where(verdict.kept, now, s.now))
-            judged.append(verdict)
-        wiser = self._learnt(s, draws, judged, chosen, oracle)
-        assert isinstance(wiser, SearchState)
-        return wiser
+    def _blind(self, i: Tensor, ends: Ends, oracle: Oracle) -> Tensor:
+        """Return values that trust no slope."""
+        return sites.either(oracle, i)
+
+    def _attempt(  # type: ignore[override]
+        self, one: Proposal, allowed: Tensor, last: bool, momentum: Tensor, s: SearchState, draws: Draws, oracle: Oracle
+    ) -> tuple[SearchState, Draws, Judged]:
+        """Ask about a proposal and judge it; each teaches something about the slopes."""
+        d = oracle.domain
+        one = one._replace(point=d.snap(one.point))
+        now = oracle.goal.margin(oracle.logits(one.point))
+        known = slopes.learn(s.known, d, d.by_site(one.point - s.a), now - s.now)
+        moved, draws, verdict = self._judge(one, self._fitting(now, one, last, oracle), allowed, s, draws, oracle)
+        assert isinstance(moved, SearchState)
+        now = torch.where(verdict.taken, now, s.now)
+        return replace(moved, known=known, g=known.g, now=now), draws, verdict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,7 +213,7 @@ class QuerySwap(QuerySearch):
             raise ValueError(f"{self.name}: steps={self.steps} are too few with a surrogate; pass steps=2 or more")
 
     def phases(self, problem: Problem | None = None) -> tuple[Attack, ...]:
-        """A first look, which also gets the queries that do not fill a step of the search; then the search.
+        """Return a first look, which also gets the queries that do not fill a step of the search; then the search.
 
         Of rows of features it is a climb, where every feature can be asked about alone.
         """
@@ -242,23 +221,23 @@ class QuerySwap(QuerySearch):
         checks = CHECKS if problem is None else problem.overhead
         queries = self.steps if self.queries is None else self.queries - checks
         limit = queries + checks
-        singles = int(SINGLES * queries)
+        singles = int(SINGLES_SHARE * queries)
         first: Attack
         if self.surrogate is None and problem is not None and problem.x.ndim == 2 and problem.sites <= singles:
             first = Climb(
-                steps=MORE * int(CLIMB * queries) // WIDTH,
-                most=int(CLIMB * queries),
+                steps=STEPS_FACTOR * int(CLIMB_SHARE * queries) // WIDTH,
+                most=int(CLIMB_SHARE * queries),
                 singles=singles,
                 changes=2 * queries,
                 queries=limit,
             )
-            searches = MORE * int((1 - CLIMB) * queries) // self.proposals
+            searches = STEPS_FACTOR * int((1 - CLIMB_SHARE) * queries) // self.proposals
         else:
             most = max(16, int(self.share * queries))
             tiles = (most + 1 if problem is None else slopes.probes(problem.domain, most)) - 1
             look = 1 + tiles + self.openings
             if self.surrogate is not None:
-                tiles = tiles if MANY * tiles <= queries else 0
+                tiles = tiles if QUERIES_PER_TILE * tiles <= queries else 0
                 look = 1 + WAYS + HALVINGS + tiles
             searches = max(0, queries - look) // self.proposals
             steps = queries - searches * self.proposals
@@ -267,7 +246,7 @@ class QuerySwap(QuerySearch):
                 first = Transfer(
                     steps=steps - 1, tiles=tiles, jitter=self.jitter, queries=limit, surrogate=self.surrogate
                 )
-            searches *= MORE
+            searches *= STEPS_FACTOR
         if searches == 0:
             return (first,)
         mine = {f.name: getattr(self, f.name) for f in fields(QuerySearch) if f.name != "name"}

@@ -29,13 +29,13 @@ class Slopes:
 
 
 def begin(d: Domain) -> Slopes:
-    """Nothing is known."""
+    """Return slopes of 0, all of them doubtful."""
     g = torch.zeros_like(d.by_site(d.x))
     return Slopes(g, torch.ones_like(g))
 
 
 def learn(s: Slopes, d: Domain, z: Tensor, rise: Tensor) -> Slopes:
-    """The slopes after the margin rose by `rise` along z; a rise that is not finite teaches nothing."""
+    """Return the slopes after the margin rose by `rise` along z; a rise that is not finite is ignored."""
     known = rise.isfinite() & (z != 0).flatten(1).any(1)
     rise = torch.where(known, rise, 0.0)
     missed = torch.where(known, rise - (s.g * z).flatten(1).sum(1), 0.0)
@@ -47,7 +47,7 @@ def learn(s: Slopes, d: Domain, z: Tensor, rise: Tensor) -> Slopes:
 
 
 def _spread(v: Tensor, d: Domain) -> Tensor:
-    """Values of features, with a part of those of their neighbours in an image."""
+    """Return values of features, each with a part of those of its neighbours in an image."""
     if d.x.ndim != 4:
         return v
     row = torch.where(torch.arange(3, device=v.device) == 1, 1.0, SPREAD).to(v.dtype)  # no copy, which breaks a capture
@@ -55,7 +55,7 @@ def _spread(v: Tensor, d: Domain) -> Tensor:
 
 
 def grid(d: Domain, most: int) -> tuple[int, int]:
-    """The side of an image's square tiles, as small as at most so many allow (0 for other inputs), and how many."""
+    """Return the side of square tiles of an image (0 for other inputs), and how many there are: at most `most`."""
     if d.x.ndim != 4:
         return 0, min(d.sites, most)
     height, width = d.x.shape[2:]
@@ -68,7 +68,7 @@ def grid(d: Domain, most: int) -> tuple[int, int]:
 
 
 def tiles(d: Domain, most: int) -> Tensor:
-    """Which of at most so many tiles each site belongs to: squares of an image, or every n-th site."""
+    """Return the tile of each site, of `most` at most: squares of an image, or every n-th site."""
     side, count = grid(d, most)
     site = torch.arange(d.sites, device=d.x.device)
     if not side:
@@ -79,8 +79,8 @@ def tiles(d: Domain, most: int) -> Tensor:
     return site // (height * width) * (across * down) + place // width // side * across + place % width // side
 
 
-def told(known: Slopes, z: Tensor, rise: Tensor, mine: Tensor) -> Slopes:
-    """What is known after a tile was moved by z alone: what that did, laid on its sites alike."""
+def learn_tile(known: Slopes, z: Tensor, rise: Tensor, mine: Tensor) -> Slopes:
+    """Return the slopes after a tile was moved by z alone: each of its sites gets an equal part of the rise."""
     length = (z * z).flatten(1).sum(1)
     finite = rise.isfinite() & (length > 0)
     rise, length = torch.where(finite, rise, 0.0), length.clamp(min=1e-30)
@@ -93,5 +93,5 @@ def told(known: Slopes, z: Tensor, rise: Tensor, mine: Tensor) -> Slopes:
 
 
 def probes(d: Domain, most: int) -> int:
-    """How many queries the clean input and the tiles take."""
+    """Return how many queries the clean input and the tiles take."""
     return 1 + grid(d, most)[1]

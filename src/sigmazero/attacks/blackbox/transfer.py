@@ -76,11 +76,6 @@ class Transfer(Attack):
     needs: ClassVar[Ability] = "scores"
     unroll: ClassVar[int] = 1
 
-    @property
-    def limit(self) -> int | None:
-        """The most queries of a sample."""
-        return self.queries
-
     def init(self, oracle: Oracle) -> State:
         """Ask about the clean input, and the surrogate about everything else."""
         p, d, net = oracle.problem, oracle.domain, self.surrogate
@@ -132,14 +127,14 @@ class Transfer(Attack):
         failing = torch.where(racing, torch.where(m < 0, first(d) / 2, s.low), torch.where(failed, size, low))
         return replace(
             s,
-            known=slopes.told(known, z * tiling, missed, mine & tiling),
+            known=slopes.learn_tile(known, z * tiling, missed, mine & tiling),
             least=torch.where(better, m, s.least),
             best=torch.where(better, i, s.best),
             low=torch.where(tiling, s.low, failing),
         )
 
     def _size(self, s: State, oracle: Oracle) -> tuple[Tensor, Tensor]:
-        """The largest choice that failed, as far as it still counts, and how large the next one is."""
+        """Return the largest choice that failed, as far as it still counts, and the size of the next one."""
         best = oracle.incumbents.best_l0.to(s.low)
         found = best <= oracle.domain.sites
         low = torch.where(found & (best - s.low <= (best / 8).clamp(min=1)), best / 2, s.low)
@@ -148,7 +143,7 @@ class Transfer(Attack):
         return low, torch.where(found, (low + best) / 2, more).clamp(min=1)
 
     def _along(self, s: State, x: Tensor, which: Tensor, size: Tensor, wave: Tensor) -> Tensor:
-        """The first sites of a way moved, in an order that is varied a little."""
+        """Return the point with the first sites of a way changed, in an order that is varied a little."""
         mine = which.expand(len(s.ways))[:, None, None].expand(-1, 1, s.ways.shape[2])
         way, helps = (v.gather(1, mine)[:, 0] for v in (s.ways, s.helps))
         turn = torch.arange(1, way.shape[1] + 1, device=way.device) * (1 + 2 * self.jitter * wave)
@@ -158,7 +153,7 @@ class Transfer(Attack):
 
 
 def first(d: Domain) -> int:
-    """How many sites of each way are tried at first."""
+    """Return how many sites of each way are tried at first."""
     return max(1, min(FIRST, d.sites // 4))
 
 
@@ -178,7 +173,7 @@ def check(name: str, surrogate: object) -> None:
 
 
 def answers(surrogate: Network, p: Problem, points: Tensor) -> Tensor:
-    """The surrogate's logits at several points of each sample: (rows, number, classes)."""
+    """Return the surrogate's logits at several points of each sample: (rows, number, classes)."""
     d = p.domain
     legal = d.to_user(d.snap(points.reshape(len(points), -1, *d.x.shape[1:]))).flatten(0, 1)
     with torch.no_grad():
@@ -187,7 +182,7 @@ def answers(surrogate: Network, p: Problem, points: Tensor) -> Tensor:
 
 
 def margins(p: Problem, logits: Tensor, rival: Tensor | None = None) -> Tensor:
-    """The margin of several answers for each sample, (rows, number); towards one class, where one is named."""
+    """Return the margin of several answers for each sample, (rows, number); towards the class `rival`, if given."""
     if rival is None:
         return p.goal.margin(logits)
     own, other = (logits.gather(2, y[:, None, None].expand(-1, logits.shape[1], 1))[..., 0] for y in (p.y, rival))
@@ -195,7 +190,7 @@ def margins(p: Problem, logits: Tensor, rival: Tensor | None = None) -> Tensor:
 
 
 def singles(surrogate: Network, p: Problem, a: Tensor, where: Tensor, value: Tensor) -> Tensor:
-    """Logits (rows, 1 + number, classes) of a point, and where each of some sites alone gets its value.
+    """Return the logits (rows, 1 + number, classes) of a point, and of it with each of some sites changed alone.
 
     Sites are (rows, number), values (rows, features of a site, number).
     """
@@ -208,14 +203,14 @@ def singles(surrogate: Network, p: Problem, a: Tensor, where: Tensor, value: Ten
 
 
 def rises(p: Problem, logits: Tensor, rival: Tensor | None = None) -> Tensor:
-    """By how much the margin rises from the first answer to each of the others; 0 where that is not known."""
+    """Return how far the margin rises from the first answer to each of the others; 0 where that is unknown."""
     m = margins(p, logits, rival)
     rise = m[:, 1:] - m[:, :1]
     return torch.where(rise.isfinite(), rise, 0.0)
 
 
 def far(surrogate: Network, p: Problem) -> Tensor:
-    """Where a site goes: to the further end of the box, or to the other category that the surrogate likes best."""
+    """Return the value of each site: its further end, or the other category that the surrogate likes best."""
     d, categories = p.domain, p.domain.categories
     if categories is None:
         return d.far()
@@ -224,7 +219,7 @@ def far(surrogate: Network, p: Problem) -> Tensor:
 
 
 def way(surrogate: Network, p: Problem, value: Tensor, rise: Tensor, rival: Tensor | None) -> Way:
-    """The order in which sites best change, by the surrogate; `rise` is what each does alone."""
+    """Return the sites in the surrogate's order; `rise` is the effect of each alone."""
     x, price = p.domain.by_site(p.domain.x), p.domain.costs.to(rise).expand_as(rise)
     stuck = (value == x).all(1)
     some = (rise / price).masked_fill(stuck, torch.inf).topk(min(HOPEFUL, p.sites), 1, largest=False).indices
@@ -245,5 +240,5 @@ def way(surrogate: Network, p: Problem, value: Tensor, rise: Tensor, rival: Tens
 
 
 def _wide(where: Tensor, like: Tensor) -> Tensor:
-    """Sites (rows, number) as indices of all their features."""
+    """Return sites (rows, number) as indices of all their features."""
     return where[:, None].expand(-1, like.shape[1], -1)

@@ -1,18 +1,26 @@
-"""The first phase of σ-swap: steps of σ-zero, and in between whole new choices of sites, as often as they pay.
+"""The first phase of σ-swap, in two forms; every query asks for the gradient too.
 
-A whole new choice moves the sites of largest gradient × room to the ends of the box, one site fewer than the best
-example changes. Where gradients can be trusted that is often adversarial at once; where they mislead, only σ-zero's
-small steps get anywhere. Every query asks for the gradient, which serves both, and each sample mostly does what has
-saved it more changes so far. The first half is σ-zero alone: to beat an early, poor example is no sign of quality.
+`Opening` takes steps of σ-zero, and in between whole new choices of sites, as often as they pay. A whole new choice
+moves the sites of largest gradient × room to the ends of the box, one site fewer than the best example changes. Where
+gradients can be trusted that is often adversarial at once; where they mislead, only σ-zero's small steps get anywhere.
+Each sample mostly does what has saved it more changes so far. The first half is σ-zero alone: to beat an early, poor
+example is no sign of quality.
+
+`Ladder` is the whole of σ-swap where queries are few: σ-zero alone needs twenty to thirty steps before its examples are
+sparse, and whole choices find most after a few queries. The number of sites is found by halves: until a choice
+succeeds, it is multiplied by four; where all sites fail, σ-zero looks for the first example. Then the next number is
+the geometric mean of the best one known and the largest that has failed since the gradient was last good for that.
+
+    g      running gradient, by sites      n      sites of the next choice      low    the largest number that failed
 """
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from sigmazero.attacks.budget import start_again
 from sigmazero.attacks.exploring import Walker
 from sigmazero.attacks.swap import sites
 from sigmazero.attacks.swap.sites import Sources
@@ -20,9 +28,37 @@ from sigmazero.core import noise, ops
 from sigmazero.core.attack import Attack
 from sigmazero.core.oracle import Oracle
 
-COST = 2  # queries of a step
-ALONE, FIRST = 0.5, 20  # share of the steps for σ-zero alone, and how many they are at least
+WALK_SHARE, WALK_STEPS = 0.5, 20  # share of the steps for σ-zero alone, and how many they are at least
 TRUST = 1.0  # how many proposals the first expectation of a source is worth
+FIRST_SITES, GROWTH = 16, 4  # sites of the first choice, and the factor while nothing is found
+MOMENTUM = 0.8  # of a ladder's running gradient: with 0.5 the search follows the last point too much
+CLOSE_SHARE = 8  # low and the best number are close when they differ by an eighth; then low begins anew at half
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beginning(Attack):
+    """What both forms share: `walker` is the σ-zero that takes steps, `queries` the limit of the whole attack."""
+
+    walker: Walker
+    momentum: float = MOMENTUM
+    queries: int
+    name: str = "sigma-swap"
+    steps: int
+
+    paper: ClassVar[str] = "docs/evidence/stronger.md"
+    unroll: ClassVar[int] = 1
+
+    @property
+    def step_cost(self) -> int:
+        """Return the queries of a step: an answer and its gradient."""
+        return 2
+
+    def walk(self, i: Tensor, s: Any, point: Tensor, oracle: Oracle) -> tuple[Any, Tensor]:
+        """Ask about a point; return σ-zero's state after step i with that gradient, and the running gradient."""
+        answer = oracle.value_and_grad(point, oracle.goal.margin)
+        downhill = answer.grad * ops.per_row(answer.value > 0, answer.grad)
+        walk = self.walker.descend(i, s.walk, downhill, answer.fooled, oracle)
+        return walk, torch.lerp(sites.scaled(oracle.domain, answer.grad), s.g, self.momentum)
 
 
 @dataclass
@@ -41,29 +77,11 @@ class State:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Opening(Attack):
-    """Each step is one of σ-zero (`walker`) or a whole new choice; the other parameters are those of the search."""
+class Opening(Beginning):
+    """Each step is one of σ-zero or a whole new choice; the other parameters are those of the search."""
 
-    walker: Walker
     choices: float
-    momentum: float
     jitter: float
-    queries: int
-    name: str = "sigma-swap"
-    steps: int
-
-    paper: ClassVar[str] = "docs/evidence/stronger.md"
-    unroll: ClassVar[int] = 1
-
-    @property
-    def limit(self) -> int:
-        """The most queries of a sample."""
-        return self.queries
-
-    @property
-    def step_cost(self) -> int:
-        """Queries of a step."""
-        return COST
 
     def init(self, oracle: Oracle) -> State:
         """Start as σ-zero does."""
@@ -73,7 +91,7 @@ class Opening(Attack):
             self.walker.init(oracle),
             noise.source(oracle.problem.seed, oracle.problem.ids),
             g,
-            sites.USUAL * self.choices * tries,
+            sites.EXPECTED_SAVED * self.choices * tries,
             tries,
             sites.finished(oracle),
         )
@@ -81,23 +99,23 @@ class Opening(Attack):
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Ask about σ-zero's point, or about a whole new choice, each sample as it pays."""
         if not self.choices:
-            walk, g = self._asked(i, s, s.walk.a, oracle)
+            walk, g = self.walk(i, s, s.walk.a, oracle)
             return replace(s, walk=walk, g=g, done=sites.finished(oracle))
         d, best = oracle.domain, oracle.incumbents.best_cost
         u = noise.drawn(s.luck, i, d.sites + 2, d.x.dtype)
         wave, size, turn = torch.split(u, [d.sites, 1, 1], 1)
-        ready = (oracle.incumbents.best_l0 <= d.sites) & (i >= max(ALONE * self.steps, FIRST))
+        ready = (oracle.incumbents.best_l0 <= d.sites) & (i >= max(WALK_SHARE * self.steps, WALK_STEPS))
         worth = (s.wins / s.tries) ** sites.FAVOUR
         chosen = (turn[:, 0] * worth.sum(1) < worth[:, 0]) & ready
         n = sites.fewer(oracle, size[:, 0])
         choice = sites.whole_choice(d, sites.ends(d, s.g), n, wave, self.jitter)
         point = torch.where(ops.per_row(chosen, d.x), choice.view_as(d.x), s.walk.a)
-        walk, g = self._asked(i, s, point, oracle)
-        asked = torch.stack([chosen, ~chosen], 1) * ready[:, None]
-        gained = asked * sites.saved(best, oracle.incumbents.best_cost)[:, None]
-        known = sites.learn(Sources(s.wins, s.tries), gained, asked, TRUST)
+        walk, g = self.walk(i, s, point, oracle)
+        tries = torch.stack([chosen, ~chosen], 1) * ready[:, None]
+        gained = tries * sites.saved(best, oracle.incumbents.best_cost)[:, None]
+        known = sites.learn(Sources(s.wins, s.tries), gained, tries, TRUST)
         return State(
-            walk=start_again(~chosen, walk, s.walk),
+            walk=ops.choose(~chosen, walk, s.walk),
             luck=s.luck,
             g=g,
             wins=known.wins,
@@ -105,9 +123,47 @@ class Opening(Attack):
             done=sites.finished(oracle),
         )
 
-    def _asked(self, i: Tensor, s: State, point: Tensor, oracle: Oracle) -> tuple[Any, Tensor]:
-        """Ask about a point; return σ-zero's state after a step with that gradient, and the running gradient."""
-        answer = oracle.value_and_grad(point, oracle.goal.margin)
-        downhill = answer.grad * ops.per_row(answer.value > 0, answer.grad)
-        walk = self.walker.descend(i, s.walk, downhill, answer.fooled, oracle)
-        return walk, torch.lerp(sites.scaled(oracle.domain, answer.grad), s.g, self.momentum)
+
+@dataclass
+class Rung:
+    """One row per sample: σ-zero's own state; g is (rows, features of a site, sites)."""
+
+    walk: Any
+    g: Tensor
+    n: Tensor
+    low: Tensor
+    done: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ladder(Beginning):
+    """Every step asks about a whole choice; the first one asks about the clean input."""
+
+    def init(self, oracle: Oracle) -> Rung:
+        """Start without a gradient."""
+        low = torch.zeros_like(oracle.goal.y)
+        g = torch.zeros_like(oracle.domain.by_site(oracle.domain.x))
+        return Rung(self.walker.init(oracle), g, torch.full_like(low, FIRST_SITES), low, sites.finished(oracle))
+
+    def step(self, i: Tensor, s: Rung, oracle: Oracle) -> Rung:
+        """Ask about the n best sites, then choose the next n."""
+        d, before = oracle.domain, oracle.incumbents.best_l0
+        rungs = 2 + max(0, math.ceil(math.log(d.sites / FIRST_SITES, GROWTH)))  # steps until all sites were asked about
+        walking = (before > d.sites) & (i >= rungs)
+        n = torch.where(i > 0, s.n.clamp(max=d.sites), 0)  # the first gradient is that of the clean input
+        ends = sites.ends(d, s.g)
+        point = sites.whole_choice(d, ends, n, torch.zeros_like(ends.gain), 0.0).view_as(d.x)
+        point = torch.where(ops.per_row(walking, point), s.walk.a, point)
+        walk, g = self.walk((i + 1 - rungs).clamp(min=0), s, point, oracle)
+        best = oracle.incumbents.best_l0
+        low = torch.where(best < before, s.low, n).minimum(best - 1)
+        low = torch.where(best - low <= (best // CLOSE_SHARE).clamp(min=1), best // 2, low)
+        middle = (low * best).to(s.g).sqrt().long().maximum(low + 1).minimum(best - 1).clamp(min=1)
+        more = torch.where(i > 0, n * GROWTH, s.n).clamp(max=d.sites)
+        return Rung(
+            walk=ops.choose(walking | (i == 0), walk, s.walk),
+            g=g,
+            n=torch.where(best <= d.sites, middle, more),
+            low=low,
+            done=sites.finished(oracle),
+        )

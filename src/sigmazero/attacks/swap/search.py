@@ -41,6 +41,7 @@ from sigmazero.attacks.swap.opening import State as Opened
 from sigmazero.attacks.swap.sites import Ends, Sources
 from sigmazero.core import noise, ops
 from sigmazero.core.attack import Attack
+from sigmazero.core.domain import Domain
 from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Count, Momentum, NotNegative, Positive, Range, Whole
 from sigmazero.core.problem import Problem
@@ -51,7 +52,7 @@ PLACES = 4
 HALF = math.log(0.5)  # powers of 2 as exp: exp2 and pow round differently at the end of a vector on a CPU
 CHOICE = PLACES  # index of the source that follows the places: whole new choices
 PATIENCE = 1000  # proposals that annealing needs to pay off; a shorter search begins colder
-FORGETS = 10  # the momentum halves every so many steps: old gradients help a short search and mislead a long one
+FORGETS = 10  # steps in which the momentum halves: old gradients help a short search and mislead a long one
 
 
 @dataclass
@@ -98,13 +99,13 @@ class Proposal(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """A proposal after its query: the fewest changes and the margin before it, its margin, and whether it was kept."""
+    """A proposal after its query: the fewest changes and the margin before it, its margin, and whether it is taken."""
 
     best: Tensor
     before: Tensor
     m: Tensor
     swap: Tensor
-    kept: Tensor
+    taken: Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,13 +136,8 @@ class SwapSearch(Attack):
     takes: ClassVar[frozenset[str]] = frozenset({"start"})
 
     @property
-    def limit(self) -> int | None:
-        """The most queries of a sample."""
-        return self.queries
-
-    @property
     def step_cost(self) -> int:
-        """Queries of a step."""
+        """Return the queries of a step."""
         return self.proposals + 1
 
     def check(self, problem: Problem) -> None:
@@ -156,7 +152,7 @@ class SwapSearch(Attack):
 
     @cached_property
     def rates(self) -> Tensor:
-        """Per step: heat, momentum, and how many sites a whole choice has where no example was found yet."""
+        """Return for each step heat, momentum, and the sites of a whole choice where no example is known."""
         heat = self.heat * min(1.0, self.steps * self.proposals / PATIENCE)
         numbers = [
             (heat * (1 - i / self.steps), self.momentum * 2 ** (-i / FORGETS), 2.0 ** min(i + 3, 30))
@@ -171,7 +167,7 @@ class SwapSearch(Attack):
         answer = oracle.value_and_grad(begin, oracle.goal.margin)
         oracle.incumbents.broken = broken  # a start without finite logits is none: the search begins at the clean input
         gradient = torch.where(answer.grad.isfinite(), answer.grad, 0.0)
-        rate = torch.full_like(answer.value, sites.USUAL * self.choices)
+        rate = torch.full_like(answer.value, sites.EXPECTED_SAVED * self.choices)
         state = self._begin(oracle, sites.scaled(d, gradient), rate)
         oracle.retire(state.done)
         return state
@@ -183,11 +179,11 @@ class SwapSearch(Attack):
         return state
 
     def _begin(self, oracle: Oracle, g: Tensor, choice: Tensor) -> State:
-        """The first state; `choice` is how many changes a whole new choice is expected to save."""
+        """Return the first state; `choice` is how many changes a whole new choice is expected to save."""
         best = oracle.incumbents.best  # the clean input where the start does not reach the goal
         tries = g.new_full((len(g), PLACES + 1), self.trust)
         tries[:, CHOICE] /= 5  # a few failures are enough to do without whole choices
-        usual = torch.full_like(choice, sites.USUAL)
+        usual = torch.full_like(choice, sites.EXPECTED_SAVED)
         return State(
             a=best,
             count=oracle.domain.l0(best),
@@ -202,49 +198,63 @@ class SwapSearch(Attack):
         )
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
-        """Make the proposals one after the other, the last one with a gradient."""
-        d, k, margin = oracle.domain, self.proposals, oracle.goal.margin
+        """Make the proposals one after the other; the last one may be a whole new choice."""
+        d, k = oracle.domain, self.proposals
         heat, momentum, many = oracle.row(self.rates, i)
         u = noise.drawn(s.luck, i, d.sites + 2 * k + 2, d.x.dtype)
         wave, luck, fate, size, turn = torch.split(u, [d.sites, k, k, 1, 1], 1)
-        ends = sites.ends(d, s.g)
-        draws = self._draw(s, ends, sites.blind(oracle, ends, i), wave, fate, oracle)
+        ends = self._ends(s, d)
+        draws = self._draw(s, ends, self._blind(i, ends, oracle), wave, fate, oracle)
         slack = 1 - heat * s.stuck[:, None] * torch.log1p(-luck)
-        judged = []
-        for j in range(k - 1):
-            one = self._exchange(i, j, draws, s, oracle)
-            m = margin(oracle.logits(one.point))
-            if d.tied:  # what joined in may have made the point too large
-                m = m.masked_fill(oracle.worth(one.point) >= one.best, torch.inf)
-            s, draws, last = self._judge(one, m, s.m * slack[:, j], s, draws, oracle)
-            judged.append(last)
         chosen = self._chosen(s, turn[:, 0])
-        n = torch.where(oracle.incumbents.best_l0 <= d.sites, sites.fewer(oracle, size[:, 0]), many.long())
-        choice = sites.whole_choice(d, ends, n, wave, self.jitter).view_as(d.x)
-        one = self._exchange(i, k - 1, draws, s, oracle)
-        one = one._replace(point=torch.where(ops.per_row(chosen, d.x), choice, one.point))
-        answer = oracle.value_and_grad(one.point, margin)
-        m = answer.value.masked_fill(
-            oracle.worth(one.point) >= one.best, torch.inf
-        )  # equal gains may make a choice too large
-        # A whole new choice must not be worse than the current point; where that has no margin yet, it must succeed.
-        allowed = torch.where(chosen, torch.where(s.m.isinf(), -torch.inf, s.m), s.m * slack[:, -1])
-        s, draws, last = self._judge(one, m, allowed, s, draws, oracle)
-        s = replace(s, g=torch.lerp(sites.scaled(d, answer.grad), s.g, momentum))
-        return self._learnt(s, draws, [*judged, last], chosen, oracle)
+        judged: list[Judged] = []
+        for j in range(k):
+            one, allowed, last = self._exchange(i, j, draws, s, oracle), s.m * slack[:, j], j == k - 1
+            if last:
+                n = torch.where(oracle.incumbents.best_l0 <= d.sites, sites.fewer(oracle, size[:, 0]), many.long())
+                choice = sites.whole_choice(d, ends, n, wave, self.jitter).view_as(d.x)
+                one = one._replace(point=torch.where(ops.per_row(chosen, d.x), choice, one.point))
+                # A choice must not be worse than the current point; where that has no margin yet, it must succeed.
+                allowed = torch.where(chosen, torch.where(s.m.isinf(), -torch.inf, s.m), allowed)
+            s, draws, verdict = self._attempt(one, allowed, last, momentum, s, draws, oracle)
+            judged.append(verdict)
+        return self._learnt(s, draws, judged, chosen, oracle)
+
+    def _ends(self, s: State, d: Domain) -> Ends:
+        """Return the best value of each site, and what it promises."""
+        return sites.ends(d, s.g)
+
+    def _blind(self, i: Tensor, ends: Ends, oracle: Oracle) -> Tensor:
+        """Return values that do not depend on the gradient."""
+        return sites.blind(oracle, ends, i)
+
+    def _attempt(
+        self, one: Proposal, allowed: Tensor, last: bool, momentum: Tensor, s: State, draws: Draws, oracle: Oracle
+    ) -> tuple[State, Draws, Judged]:
+        """Ask about a proposal, the last of a step with its gradient, and judge it."""
+        if last:
+            answer = oracle.value_and_grad(one.point, oracle.goal.margin)
+            m, s = answer.value, replace(s, g=torch.lerp(sites.scaled(oracle.domain, answer.grad), s.g, momentum))
+        else:
+            m = oracle.goal.margin(oracle.logits(one.point))
+        return self._judge(one, self._fitting(m, one, last, oracle), allowed, s, draws, oracle)
+
+    def _fitting(self, m: Tensor, one: Proposal, last: bool, oracle: Oracle) -> Tensor:
+        """Return the margin, infinite where equal gains, or what joined in to keep a rule, made the point too large."""
+        return m.masked_fill(oracle.worth(one.point) >= one.best, torch.inf) if last or oracle.domain.tied else m
 
     def _draw(self, s: State, ends: Ends, drawn: Tensor, wave: Tensor, fate: Tensor, oracle: Oracle) -> Draws:
         """Draw the sites of all proposals of a step; new ones from a mixture of the four places."""
-        box = sites.by_site(oracle.domain)
-        a = s.a.view_as(box.x)
-        changed = (a != box.x).any(1)
-        near, wide = beside(changed, s.a, self.radius)
+        x, lower, upper = oracle.domain.box
+        a = s.a.view_as(x)
+        changed = (a != x).any(1)
+        near, wide = neighbours(changed, s.a, self.radius)
         sharp = reduce(torch.mul, [ends.gain] * self.sharpness) if self.sharpness else torch.ones_like(wide)
         w = torch.stack([ends.gain * near, wide, sharp, torch.ones_like(wide)], 1)
-        w = w * torch.exp(s.worn).masked_fill(changed | (box.lower == box.upper).all(1), 0)[:, None]
+        w = w * torch.exp(s.worn).masked_fill(changed | (lower == upper).all(1), 0)[:, None]
         w = w * ((s.wins / s.tries)[:, :PLACES, None] / w.sum(2, keepdim=True).clamp(min=1e-30))
-        held = sites.total(s.g * (box.x - a))  # by how much the margin rises if a site is put back, to first order
-        ease = (held / held.amax(1, keepdim=True).clamp(min=1e-30)).clamp(min=1e-2).rsqrt()
+        rise = sites.total(s.g * (x - a))  # of the margin if a site is put back, to first order
+        ease = (rise / rise.amax(1, keepdim=True).clamp(min=1e-30)).clamp(min=1e-2).rsqrt()
         # Drawing without replacement as a race: arrival times are exponential with the weights as rates.
         time = -torch.log1p(-wave) / torch.where(changed, ease, w.sum(1))
         fast, new = _first(time.masked_fill(changed, torch.inf), self.proposals)
@@ -261,22 +271,21 @@ class SwapSearch(Attack):
         blind = fate * credit.sum(1) < credit[:, 1] + credit[:, 3]
         credit = credit * torch.stack([~blind, blind] * 2, 1)
         blind = blind if again is None else torch.where(again, fate < 0.5, blind)
-        here = box.at(new)
-        there = new[:, None].expand(-1, box.x.shape[1], -1)
-        end, far = ends.end.gather(2, there), drawn.gather(2, there)
+        there = new[:, None].expand(-1, x.shape[1], -1)
+        clean, end, far = (v.gather(2, there) for v in (x, ends.end, drawn))
         # Without an example a site that is changed already may need another value, if no other is left.
-        last = torch.where(known[:, None], here.x, far) if oracle.domain.needs_exploring else here.x
+        last = torch.where(known[:, None], clean, far) if oracle.domain.needs_exploring else clean
         return Draws(
             new=new,
             # Where no example was found yet, no site is put back: the old site is the new one.
             old=torch.where(known, old, new),
             value=torch.where(left[:, None], torch.where(blind[:, None], far, end), last),
-            clean=here.x,
+            clean=clean,
             credit=credit / credit.sum(1, keepdim=True).clamp(min=1e-30),
         )
 
     def _again(self, old: Tensor, oracle: Oracle) -> Tensor | None:
-        """Which proposals give a changed site another value: the first of a step, where it may have more than two."""
+        """Return which proposals give a changed site another value: the first of a step, where there is a third."""
         several = oracle.domain.several
         if several is None or self.proposals == 1:
             return None
@@ -284,7 +293,7 @@ class SwapSearch(Attack):
         return several.expand(len(old), -1).gather(1, old) & first
 
     def _exchange(self, i: Tensor, j: int, draws: Draws, s: State, oracle: Oracle) -> Proposal:
-        """The point with an old site put back and a new one changed.
+        """Return the point with an old site put back and a new one changed.
 
         Where it has as many changes as the best example, none is changed; where there is no example, none is put back.
         """
@@ -305,14 +314,14 @@ class SwapSearch(Attack):
         return Proposal(j, d.complete(point, order), best, swap)
 
     def _affordable(self, old: Tensor, new: Tensor, s: State, oracle: Oracle) -> tuple[Tensor, Tensor]:
-        """Whether a point with the new site would be better than the best example: without the old one, and with it."""
+        """Return whether a point with the new site would be better than the best: without the old site, and with it."""
         d, rank, best = oracle.domain, oracle.problem.rank, oracle.incumbents.best_cost
         changed = d.changed(s.a).flatten(1).gather(1, old[:, None])[:, 0]
         more, back = d.cost(s.a) + d.costs[new], torch.where(changed, d.costs[old], 0.0)
         return rank(more - back, s.count + 1 - changed.long()) < best, rank(more, s.count + 1) < best
 
     def _chosen(self, s: State, turn: Tensor) -> Tensor:
-        """Which samples try a whole new choice: the more it has saved, compared with the best place, the likelier."""
+        """Return which samples try a whole new choice: the likelier, the more it has saved beyond the best place."""
         if not self.choices:
             return torch.zeros_like(s.stuck)
         worth = (s.wins / s.tries) ** sites.FAVOUR
@@ -324,38 +333,38 @@ class SwapSearch(Attack):
         """Move to the proposal where it succeeded or its margin is at most `allowed`."""
         j, point, best, swap = one
         won = oracle.incumbents.best_cost < best
-        kept = won | (m <= allowed)
+        taken = won | (m <= allowed)
         if j + 1 < self.proposals:
             # A site that was put back cannot be put back again. Later proposals that drew it take the site that came
             # for it instead, or, where none came, the next one drawn.
             came = torch.where(swap, draws.new[:, j], draws.old[:, j + 1])[:, None]
-            again = kept[:, None] & (draws.old == draws.old[:, j, None])
+            again = taken[:, None] & (draws.old == draws.old[:, j, None])
             draws = draws._replace(old=torch.where(again, came, draws.old))
         new = replace(
             s,
-            a=torch.where(ops.per_row(kept, point), point, s.a),
-            count=torch.where(kept, oracle.l0(point), s.count),
+            a=torch.where(ops.per_row(taken, point), point, s.a),
+            count=torch.where(taken, oracle.l0(point), s.count),
             # After a success the point has as many changes as the best: one must go, whatever that does to the margin.
-            m=torch.where(kept, m.masked_fill(won, torch.inf), s.m),
+            m=torch.where(taken, m.masked_fill(won, torch.inf), s.m),
         )
-        return new, draws, Judged(best, s.m, m, swap, kept)
+        return new, draws, Judged(best, s.m, m, swap, taken)
 
     def _learnt(self, s: State, draws: Draws, judged: list[Judged], chosen: Tensor, oracle: Oracle) -> State:
         """Remember which sites were tried, and what each source saved: changes, or a part of the margin."""
-        best, before, m, swap, kept = (torch.stack(column, 1) for column in zip(*judged, strict=True))
+        best, before, m, swap, taken = (torch.stack(column, 1) for column in zip(*judged, strict=True))
         saved = sites.saved(best, torch.cat([best[:, 1:], oracle.incumbents.best_cost[:, None]], 1))
         part = ((before - m) / before.clamp(min=1e-30)).clamp(0, 1)
         closer = torch.where((saved == 0) & before.isfinite(), part, 0)
         gain = saved + closer
         swap[:, -1] &= ~chosen
         whole = F.pad(chosen.to(gain)[:, None, None], (self.proposals - 1, 0))
-        asked = torch.cat([draws.credit * swap[:, None], whole], 1)
+        tries = torch.cat([draws.credit * swap[:, None], whole], 1)
         known = Sources(s.wins, s.tries)
-        known = sites.learn(known, (asked * gain[:, None]).sum(2), asked.sum(2), self.trust, self.proposals)
+        known = sites.learn(known, (tries * gain[:, None]).sum(2), tries.sum(2), self.trust, self.proposals)
         worn = s.worn.scatter_add(1, draws.new, HALF * swap.to(s.worn))
         return replace(
             s,
-            worn=worn * torch.exp(HALF * kept.sum(1))[:, None],
+            worn=worn * torch.exp(HALF * taken.sum(1))[:, None],
             stuck=gain.amax(1) == 0,
             wins=known.wins,
             tries=known.tries,
@@ -364,7 +373,7 @@ class SwapSearch(Attack):
 
 
 def _first(time: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """The n shortest times of each row and their places; a row of fewer is repeated from its beginning."""
+    """Return the n shortest times of each row and their places; a row of fewer is repeated from its beginning."""
     shortest, where = time.topk(min(n, time.shape[1]), 1, largest=False)
     if n > time.shape[1]:
         again = torch.arange(n, device=time.device) % time.shape[1]
@@ -372,8 +381,8 @@ def _first(time: Tensor, n: int) -> tuple[Tensor, Tensor]:
     return shortest, where
 
 
-def beside(changed: Tensor, like: Tensor, radius: int) -> tuple[Tensor, Tensor]:
-    """Ones at the sites within `radius` of a changed one, and within twice that; everywhere without positions."""
+def neighbours(changed: Tensor, like: Tensor, radius: int) -> tuple[Tensor, Tensor]:
+    """Return 1 at sites within `radius` of a changed one, and within twice that; 1 everywhere without positions."""
     if like.ndim not in (3, 4):
         return (torch.ones_like(changed, dtype=like.dtype),) * 2
     here = changed.view(len(changed), -1, *like.shape[2:])

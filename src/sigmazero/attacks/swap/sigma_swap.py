@@ -16,17 +16,16 @@ from typing import Annotated, ClassVar
 
 from sigmazero.attacks.exploring import Walker
 from sigmazero.attacks.sigma_zero import SigmaZero
-from sigmazero.attacks.swap.ladder import Ladder
-from sigmazero.attacks.swap.opening import Opening
+from sigmazero.attacks.swap.opening import Ladder, Opening
 from sigmazero.attacks.swap.search import CHECKS, SwapSearch
 from sigmazero.core.attack import Attack
 from sigmazero.core.parameters import Count, Kind, Share, Whole
 from sigmazero.core.problem import Problem
 
-LARGE = 10_000  # a problem with more sites is hard
-MOST = {False: 1 / 2, True: 1}  # largest share of the queries that the warm-up may take, in easy and in hard problems
-SHARE_BINARY = 0.6  # of the queries for the first phase where most features are binary
-FEWEST = 30  # steps that the first phase gets before any search: from poorer examples the search does not get far
+MANY_SITES = 10_000  # a problem with more sites is hard
+MAX_SHARE = {False: 1 / 2, True: 1}  # of the queries for the warm-up, in easy and in hard problems
+BINARY_SHARE = 0.6  # of the queries for the first phase where most features are binary
+MIN_STEPS = 30  # steps that the first phase gets before any search: from poorer examples the search does not get far
 FIRST, FIRST_HARD = SigmaZero(step_size_end=1.0, beta2=0.99), SigmaZero()
 SigmaZeroLike = Annotated[Attack, Kind(Walker, "sigma-zero or a variant of it")]
 
@@ -40,7 +39,7 @@ class SigmaSwap(SwapSearch):
     as σ-zero asks in `steps` steps. The first phase may take half of them, or 30 steps where that is more.
 
     With fewer than 30 steps in all, σ-zero has no sparse example yet: whole choices of sites take its place, their
-    number found by halves (ladder).
+    number found by halves (see opening).
 
     A problem is hard if one class alone is the goal or the input is large. Then σ-zero needs more steps to come near
     the fewest changes, and whole choices do not pay: `warm_up_hard` and `first_hard` hold instead, the first phase may
@@ -73,23 +72,23 @@ class SigmaSwap(SwapSearch):
 
     @property
     def limit(self) -> int:
-        """The most queries of a sample."""
+        """Return the most queries of a sample."""
         return 2 * self.steps + CHECKS if self.queries is None else self.queries
 
     def phases(self, problem: Problem | None = None) -> tuple[Attack, ...]:
-        """The opening, which also gets the queries that do not fill a step of the search; then the search."""
+        """Return the opening, which also gets the queries that do not fill a step of the search; then the search."""
         checks = CHECKS if problem is None else problem.overhead
         left, cost = self.limit - checks, self.proposals + 1
-        hard = problem is not None and (problem.goal.narrow or problem.sites > LARGE)
+        hard = problem is not None and (problem.goal.narrow or problem.sites > MANY_SITES)
         binary = problem is not None and problem.domain.mostly_binary
         warm_up = self.warm_up_hard if hard else self.warm_up
         share = max(
-            (SHARE_BINARY if binary else self.share) * left,
-            min(2 * warm_up, max(MOST[hard] * left, 2 * FEWEST), left),
+            (BINARY_SHARE if binary else self.share) * left,
+            min(2 * warm_up, max(MAX_SHARE[hard] * left, 2 * MIN_STEPS), left),
         )
         searches = int(left - share) // cost
         steps = (left - cost * searches) // 2
-        if problem is not None and steps < FEWEST and not (problem.goal.narrow or binary or problem.domain.weighted):
+        if problem is not None and steps < MIN_STEPS and not (problem.goal.narrow or binary or problem.domain.weighted):
             walker = replace(self.first, steps=steps)
             assert isinstance(walker, Walker)  # as checked when this was made
             return (Ladder(walker=walker, steps=steps, queries=self.limit),)

@@ -1,8 +1,8 @@
-"""What the phases of σ-swap share: the problem by sites, whole new choices of sites, and what is known of sources.
+"""Shared by the phases of σ-swap: gains of sites, whole new choices of sites, and how well sources of proposals did.
 
 A site is what counts as one change: a feature, or a pixel with all its channels. Tensors by site are (rows, features of
 a site, sites), or (rows, sites) where a site has one number. A source is a way to find proposals; one that has saved
-more changes is asked more often.
+more changes is used more often.
 """
 
 from typing import NamedTuple
@@ -15,23 +15,10 @@ from sigmazero.core.domain import Domain
 from sigmazero.core.oracle import Oracle
 
 FADE = 0.98  # weight of the proposal before, where the current one has weight 1
-USUAL = 0.1  # how many changes a proposal is expected to save, before anything is known
-FAVOUR = 2  # sources are asked in proportion to this power of what they save
-MOST = 8  # a proposal that saves more changes counts as one that saves so many
-FEW = 32  # with more changes than this, a whole new choice may try several fewer at once
-
-
-class BySite(NamedTuple):
-    """Clean values and the ends of the box, each (rows, features of a site, sites)."""
-
-    x: Tensor
-    lower: Tensor
-    upper: Tensor
-
-    def at(self, sites: Tensor) -> "BySite":
-        """The same of some sites, (rows, number)."""
-        where = sites[:, None].expand(-1, self.x.shape[1], -1)
-        return BySite(*(v.gather(2, where) for v in self))
+EXPECTED_SAVED = 0.1  # how many changes a proposal is expected to save, before anything is known
+FAVOUR = 2  # sources are used in proportion to this power of what they save
+MAX_SAVED = 8  # a proposal that saves more changes counts as this many
+MANY_CHANGES = 32  # with more changes than this, a whole new choice may try several fewer at once
 
 
 class Ends(NamedTuple):
@@ -42,49 +29,44 @@ class Ends(NamedTuple):
 
 
 class Sources(NamedTuple):
-    """How many changes each source has saved and how often it was asked, older ones counting less: (rows, sources)."""
+    """How many changes each source has saved and how often it was used, older ones counting less: (rows, sources)."""
 
     wins: Tensor
     tries: Tensor
 
 
-def by_site(d: Domain) -> BySite:
-    """The domain by sites."""
-    return BySite(*(d.by_site(v) for v in (d.x, d.lower, d.upper)))
-
-
 def ends(d: Domain, g: Tensor) -> Ends:
-    """The best value of each feature by the gradient of the margin, and what it promises for its cost."""
+    """Return the best value of each feature by the gradient of the margin, and its gain for its cost."""
     end = d.best_values(g)
     gain = total(g * (d.by_site(d.x) - end)) / d.costs
     return Ends(end, gain / gain.amax(1, keepdim=True).clamp(min=1e-30))
 
 
 def blind(oracle: Oracle, e: Ends, i: Tensor) -> Tensor:
-    """Random legal values by sites where there are few, else the farther end; a value that changes nothing is `e`'s."""
+    """Return random legal values where there are few, else the farther end; `e`'s where that would change nothing."""
     d = oracle.domain
     found = d.sample(lambda: _draws(oracle, i, stream=3), d.far())
     return torch.where((found == d.by_site(d.x)).all(1, keepdim=True), e.end, found)
 
 
 def either(oracle: Oracle, i: Tensor) -> Tensor:
-    """Values that trust no slope, by sites: either end of the box, the further one more often; or any legal value.
+    """Return values that trust no slope: either end of the box, the further one more often; or any legal value.
 
     Where the value drawn is the clean one, a site has that of the far end.
     """
     d, u = oracle.domain, _draws(oracle, i, stream=3)
-    x, lower, upper = by_site(d)
+    x, lower, upper = d.box
     found = d.sample(lambda: u, torch.where(d.by_site(u) * (upper - lower) < x - lower, lower, upper))
     return torch.where((found == x).all(1, keepdim=True), d.far(), found)
 
 
 def joining(oracle: Oracle, i: Tensor) -> Tensor:
-    """In which order features, by sites, may join in where a change breaks a rule: drawn."""
+    """Return random numbers by sites: the order in which features join where a change breaks a rule."""
     return oracle.domain.by_site(_draws(oracle, i, stream=4))
 
 
 def _draws(oracle: Oracle, i: Tensor, stream: int) -> Tensor:
-    """Numbers in [0, 1), one for each feature."""
+    """Return numbers in [0, 1), one for each feature."""
     p, x = oracle.problem, oracle.domain.x
     return noise.uniform(p.seed, p.ids, i, tuple(x.shape[1:]), stream=stream, dtype=x.dtype)
 
@@ -95,12 +77,12 @@ def total(values: Tensor) -> Tensor:
 
 
 def scaled(d: Domain, grad: Tensor) -> Tensor:
-    """A gradient by sites with largest magnitude 1, so that the mean of several weighs them alike."""
+    """Return a gradient by sites, scaled to a largest magnitude of 1, so that the mean of several weighs them alike."""
     return d.by_site(grad / ops.per_row(ops.largest(grad).clamp(min=1e-30), grad))
 
 
 def whole_choice(d: Domain, e: Ends, n: Tensor, wave: Tensor, jitter: float) -> Tensor:
-    """The n sites of largest gain moved to their ends; `wave` in [0, 1) varies each gain by at most ±`jitter`.
+    """Move the n sites of largest gain to their ends; `wave` in [0, 1) varies each gain by at most ±`jitter`.
 
     Where some cost more than others, n is what they must stay below together.
     """
@@ -109,14 +91,14 @@ def whole_choice(d: Domain, e: Ends, n: Tensor, wave: Tensor, jitter: float) -> 
 
 
 def fewer(oracle: Oracle, draw: Tensor) -> Tensor:
-    """How many sites a whole new choice changes: one fewer than the best example, or several fewer than a large one.
+    """Return the size of a whole new choice: one site fewer than the best example, or several fewer than a large one.
 
     Where some cost more than others, it is what the best example costs.
     """
     best = oracle.incumbents.best_cost
     if oracle.domain.weighted:
         return best
-    return best - 1 - (draw * (best - FEW).clamp(min=0) / 4).long()
+    return best - 1 - (draw * (best - MANY_CHANGES).clamp(min=0) / 4).long()
 
 
 def finished(oracle: Oracle) -> Tensor:
@@ -126,17 +108,17 @@ def finished(oracle: Oracle) -> Tensor:
 
 def saved(before: Tensor, after: Tensor) -> Tensor:
     """Changes saved by a proposal; the first example found, which saves very many, counts as a few."""
-    return (before - after).clamp(max=MOST)
+    return (before - after).clamp(max=MAX_SAVED)
 
 
-def learn(known: Sources, saved: Tensor, asked: Tensor, trust: float, proposals: int = 1) -> Sources:
-    """What is known after some more proposals.
+def learn(known: Sources, saved: Tensor, used: Tensor, trust: float, proposals: int = 1) -> Sources:
+    """Return the sources after some more proposals.
 
     A little of the first expectation returns to each source, so that none is ever given up.
     """
     fade = FADE**proposals
-    usual, once = (1 - fade) * 0.1 * USUAL * trust, (1 - fade) * trust
+    usual, once = (1 - fade) * 0.1 * EXPECTED_SAVED * trust, (1 - fade) * trust
     return Sources(
         torch.add(saved + usual, known.wins, alpha=fade),
-        torch.add(asked + once, known.tries, alpha=fade),
+        torch.add(used + once, known.tries, alpha=fade),
     )

@@ -62,7 +62,7 @@ def init(
     from sigmazero.board.folder import KS, new_board
 
     ks = sorted({int(each) for each in inputs.numbers(k) or KS})
-    made = new_board(folder, name, DataSpec(name, data, rows, limit, shuffle), unit, ks, None)
+    made = new_board(folder, name, DataSpec(name, data, rows, limit, shuffle), unit, ks)
     echo(f"board {name}: {len(made)} rows, sha256 {made.content_hash}")
 
 

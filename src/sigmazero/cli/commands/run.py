@@ -95,7 +95,7 @@ def run(
     """
     from sigmazero.bench.cells import Shard, expand
     from sigmazero.bench.loader import Loader, refuse_untrusted
-    from sigmazero.bench.plan import read_plan
+    from sigmazero.bench.plan_file import read_plan
     from sigmazero.bench.reuse import reuse
     from sigmazero.bench.run import execute
     from sigmazero.bench.workers import choose_engine

@@ -36,7 +36,7 @@ def verify(
     """
     from sigmazero.bench import verify as recheck
     from sigmazero.bench.loader import Loader
-    from sigmazero.bench.rerun import rerun as run_again
+    from sigmazero.bench.verify import rerun as run_again
     from sigmazero.store.store import Store
 
     share = None if rerun is None else part(rerun)
