@@ -126,8 +126,13 @@ class Run:
 
     def places(self, rows: Integers) -> Integers:
         """Return where these rows of the data set are among the samples; the run must have them all."""
-        order = np.argsort(self.facts.row, kind="stable")
-        return np.asarray(order[np.searchsorted(self.facts.row[order], rows)], dtype=np.int64)
+        return places_of(rows, self.facts.row)
+
+
+def places_of(rows: Integers, among: Integers) -> Integers:
+    """Return where each of these rows is among others, which must have them all."""
+    order = np.argsort(among, kind="stable")
+    return np.asarray(order[np.searchsorted(among[order], rows)], dtype=np.int64)
 
 
 def load(store: Store, keys: Collection[str] | None = None) -> list[Run]:

@@ -20,7 +20,7 @@ from sigmazero.core.result import Result
 from sigmazero.report.figures import style
 from sigmazero.report.figures.curves import draw_result
 from sigmazero.report.figures.figure import Option, Request, figure
-from sigmazero.report.runs import Group, Run
+from sigmazero.report.runs import Group, Run, places_of
 
 ROWS = 6  # inputs side by side, unless the option says otherwise
 ACROSS = 56  # a mark is at least the image's longer side divided by this
@@ -182,8 +182,7 @@ def draw_group(group: Group, inputs: Any, count: int) -> Any:
     if not len(common):
         raise ValueError(f"the attacks on {group.info.model} have no row in common yet; let the run go on")
     rows = common[_spread([within(run)[run.places(common)] for run in group.runs], count)]
-    order = np.argsort(inputs.ids.numpy(), kind="stable")
-    clean = inputs.images[order[np.searchsorted(inputs.ids.numpy()[order], rows)]]
+    clean = inputs.images[places_of(rows, inputs.ids.numpy())]
     across = 1 + len(group.runs)
     width, height = IMAGE * across + 0.3, 2.8 * IMAGE * len(rows) + 0.6
     made = style.figure(width, height)
