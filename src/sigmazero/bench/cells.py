@@ -92,19 +92,8 @@ def _cell(question: Question, loader: Loader, model: dict[str, Any], fitting: se
     if (question.unit, question.allowed) not in fitting:
         _refuse_misfit(question, rows)
         fitting.add((question.unit, question.allowed))
-    described = identity.describe_cell(
-        question.attack,
-        **model,
-        rows=rows,
-        targets=targets,
-        unit=question.unit,
-        budget=question.budget,
-        seed=question.seed,
-        precision=precision,
-        margin=question.margin,
-        allowed=question.allowed.identity(tuple(rows.images.shape[1:])),
-        surrogate=_surrogate(question.attack, loader),
-    )
+    surrogate = _surrogate(question.attack, loader)
+    described = identity.describe_cell(question, model, rows, targets, precision, surrogate)
     info = CellInfo.of(
         described,
         model=question.model.name,

@@ -35,7 +35,7 @@ from sigmazero.run.precision import strictly
 from sigmazero.store.facts import CellInfo
 
 if TYPE_CHECKING:
-    from sigmazero.bench.plan import ModelSpec
+    from sigmazero.bench.plan import ModelSpec, Question
 
 ROWS = 16  # clean inputs whose logits identify a model
 RANDOM = "SZ003"  # the finding of a model that answers the same question differently
@@ -169,41 +169,33 @@ def _plain(value: Any) -> Any:
 
 
 def describe_cell(
-    attack: Attack,
-    *,
-    weights: str,
-    code: dict[str, Any],
+    question: Question,
+    model: dict[str, Any],
     rows: Rows,
     targets: Tensor | None,
-    unit: str,
-    budget: int | None,
-    seed: int,
     precision: str,
-    allowed: Mapping[str, Any],
-    margin: float = 0.0,
     surrogate: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return all that decides the answer, as JSON holds it; its digest is the key of the cell.
+    """Return all that decides the answer to a question, as JSON holds it; its digest is the key of the cell.
 
-    Names, machine, device and batch size are left out, and so are a margin and a surrogate where there is none.
+    Names, machine, device and batch size are left out, and so are a margin and a surrogate if there is none.
 
-    allowed    what `Allowed.identity` returns
-    surrogate  weights and code of a second network
+    model, surrogate   weights and code
     """
     return {
-        **({"margin": margin} if margin else {}),
+        **({"margin": question.margin} if question.margin else {}),
         **({"surrogate": surrogate} if surrogate else {}),
         "format": FORMAT,
-        "attack": describe_attack(attack),
-        "model": {"weights": weights, "code": code},
+        "attack": describe_attack(question.attack),
+        "model": model,
         "data": rows.content_hash,
         "ids": hash_integers(rows.ids),
         "targets": None if targets is None else hash_integers(targets),
-        "unit": unit,
-        "budget": budget,
-        "seed": seed,
+        "unit": question.unit,
+        "budget": question.budget,
+        "seed": question.seed,
         "precision": precision,
-        **allowed,
+        **question.allowed.identity(tuple(rows.images.shape[1:])),
     }
 
 

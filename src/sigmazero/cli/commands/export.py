@@ -46,7 +46,7 @@ def export(
       sigmazero export runs/loans.db --table loans.csv -o changes.csv
     """
     import sigmazero as sz
-    from sigmazero.store import export as formats
+    from sigmazero.store.export import export as write
     from sigmazero.store.store import Store
 
     if table is not None:
@@ -68,10 +68,10 @@ def export(
         if str(out) == "-":
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / "samples.csv"
-                formats.export(opened, path, "csv", perturbations)
+                write(opened, path, perturbations)
                 sys.stdout.write(path.read_text(encoding="utf-8"))
             return
-        formats.export(opened, out, formats.known(out.suffix.removeprefix(".") or "csv"), perturbations)
+        write(opened, out, perturbations)
     console.wrote(out)
 
 
