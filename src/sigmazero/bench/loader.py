@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from torch import Tensor, nn
 
 from sigmazero import data, models
@@ -248,7 +248,10 @@ _ORIGIN = TypeAdapter(Origin)
 
 def origin(info: CellInfo) -> Origin:
     """Return the source of model and rows of a stored cell, as a `Loader` takes them."""
-    return _ORIGIN.validate_python({name: info.origin.get(name) for name in Origin._fields})
+    try:
+        return _ORIGIN.validate_python({name: info.origin.get(name) for name in Origin._fields})
+    except ValidationError as error:  # whose text may show paths
+        raise ValueError("the store does not say where model and rows of this cell came from") from error
 
 
 def keep(store: Store, rows: Rows) -> bool:
