@@ -55,7 +55,7 @@ def expand(questions: Sequence[Question], loader: Loader) -> tuple[list[Cell], l
     for question in questions:
         groups.setdefault((question.data, question.model), []).append(question)
     # By data first: its rows stay loaded for all its models.
-    order = {spec: place for place, spec in reversed(list(enumerate(q.data for q in questions)))}
+    order = {spec: number for number, spec in reversed(list(enumerate(q.data for q in questions)))}
     cells: dict[str, Cell] = {}  # by key: two names may stand for equal data
     missing: dict[tuple[str, str], Missing] = {}
     known: dict[ModelSpec, dict[str, Any]] = {}
@@ -237,9 +237,9 @@ class Subject:
 
     def facts(self, result: Result, positions: Tensor) -> Facts:
         """Return the facts of a result about the rows at these positions."""
-        problem, places = self.take(positions), positions.cpu()
-        targets = None if self.targets is None else self.targets[places]
-        return Facts.from_result(result, self.rows.labels[places], targets, problem.x, priced=problem.domain.priced)
+        problem, positions = self.take(positions), positions.cpu()
+        targets = None if self.targets is None else self.targets[positions]
+        return Facts.from_result(result, self.rows.labels[positions], targets, problem.x, priced=problem.domain.priced)
 
     def differences(self, info: CellInfo) -> list[str]:
         """Return how weights and rows differ from those that a cell is about."""

@@ -105,10 +105,10 @@ class Evaluation:
             if _plain(name) not in known:
                 raise KeyError(f"no attack {name!r} in this evaluation; {hint(name, infos)}")
             info = known[_plain(name)]
-            facts, places = store.facts(info.key), np.flatnonzero(store.stored(info.key))
+            facts, positions = store.facts(info.key), np.flatnonzero(store.stored(info.key))
             if not len(facts):
                 raise KeyError(f"{name!r} has no samples: {self.failed.get(info.key, 'it was not run')}")
-            x = clean_rows(store, info, self._loader).images[torch.from_numpy(places)]
+            x = clean_rows(store, info, self._loader).images[torch.from_numpy(positions)]
             found = report_findings.errors(report_findings.findings(store, reported.load(store, [info.key])))
         result = facts.to_result(x.double() if info.precision == "fp64" else x, info)
         classes, names = (tuple(info.about.get(word, ())) or None for word in ("classes", "names"))
@@ -331,12 +331,12 @@ def evaluate(
     data = fspath(data) if isinstance(data, PathLike) else data
     model = fspath(model) if isinstance(model, PathLike) else model
     model, data = for_data(model, data)
-    place = _device(model, device)
+    where = _device(model, device)
     if isinstance(model, str):
         model = ModelSpec(model, model)
     if isinstance(data, str):
         data = DataSpec(data, data)
-    loader = Loader(place, trust=_named(model, data))
+    loader = Loader(where, trust=_named(model, data))
     spec = _model(model, name, loader)
     given = [attacks] if isinstance(attacks, str | Attack) else attacks
     methods = [attack_of(each) for each in given or [DEFAULT_ATTACK[ability_of(loader.model(spec))]]]
@@ -413,12 +413,12 @@ def _device(model: object, device: str | torch.device | None) -> torch.device:
         parameter = next(model.parameters(), None) if isinstance(model, nn.Module) else None
         return torch.device("cpu") if parameter is None else parameter.device
     try:
-        place = torch.device(device)
+        where = torch.device(device)
     except RuntimeError:
         raise ValueError(f"device={device!r} is no device; give 'cpu' or 'cuda', or leave it out") from None
-    if place.type == "cuda" and not torch.cuda.is_available():
+    if where.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device={device!r}: torch sees no CUDA device here; give 'cpu', or leave it out")
-    return place
+    return where
 
 
 def _model(model: Any, name: str | None, loader: Loader) -> ModelSpec:

@@ -91,9 +91,9 @@ def describe_model(network: nn.Module, spec: ModelSpec | None = None) -> dict[st
     if spec is None:
         known: dict[str, Any] = {"class": f"{type(network).__module__}.{type(network).__qualname__}"}
     else:
-        place, _, function = spec.spec.rpartition(":")
+        source, _, function = spec.spec.rpartition(":")
         known = {"function": function, "normalize": spec.normalize}
-        file = Path(spec.spec) if not place else Path(place) if place.endswith(".py") else module_file(place)
+        file = Path(spec.spec) if not source else Path(source) if source.endswith(".py") else module_file(source)
         known |= {} if file is None else {"file": hash_file(file)}
         code += [] if file is None else [file]
     programs = [str(getattr(module, "code", "")) for module in network.modules() if isinstance(module, PROGRAMS)]
@@ -102,12 +102,12 @@ def describe_model(network: nn.Module, spec: ModelSpec | None = None) -> dict[st
 
 
 def probed(count: int) -> Tensor:
-    """Return the places of up to 16 of so many inputs, evenly spread."""
+    """Return the positions of up to 16 of `count` inputs, evenly spread."""
     return torch.linspace(0, count - 1, min(count, ROWS), device="cpu").round().long()
 
 
 def probe(network: Model, x: Tensor) -> Tensor:
-    """Return the network's logits for the inputs at these places, in double precision on the CPU."""
+    """Return the network's logits for the probed inputs, in double precision on the CPU."""
     rows = probed(len(x)).to(x.device)
     # This must not change the random numbers that a network draws later.
     with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []), strictly(network, x.device):

@@ -207,11 +207,11 @@ def load_rows(spec: DataSpec) -> Rows:
     if not is_code(spec.source):
         more: dict[str, Any] = {"limit": spec.limit, "seed": spec.seed, "bounds": spec.bounds}
         return data.load(spec.source, rows=chosen, **more)
-    place, _, name = spec.source.rpartition(":")
-    function = getattr(importlib.import_module(place), name, None)
+    module, _, name = spec.source.rpartition(":")
+    function = getattr(importlib.import_module(module), name, None)
     made = function() if callable(function) else None
     if not isinstance(made, Rows):
-        raise ValueError(f"data {spec.source!r}: {place} needs a function {name} that returns sigmazero.data.Rows")
+        raise ValueError(f"data {spec.source!r}: {module} needs a function {name} that returns sigmazero.data.Rows")
     rows = made if chosen is None else made.select(chosen)
     return rows if spec.limit is None else rows.limit(spec.limit, spec.seed)
 

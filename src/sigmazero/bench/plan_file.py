@@ -352,12 +352,12 @@ class _Builder:
         for values in itertools.product(*table.sweep.values()):
             swept = dict(zip(table.sweep, values, strict=True))
             label = " ".join([name, *(f"{key}={value}" for key, value in swept.items())])
-            given, place = {**table.parameters, **swept}, ("attacks", name, "parameters")
+            given, where = {**table.parameters, **swept}, ("attacks", name, "parameters")
             if is_foreign(base):
-                yield name, planned(base, label, given, steps, lambda what, at=place: self.error(what, *at))  # type: ignore[misc]
+                yield name, planned(base, label, given, steps, lambda what, at=where: self.error(what, *at))  # type: ignore[misc]
                 continue
             if "steps" in given:
-                raise self.error("write steps beside parameters, not among them", *place)
+                raise self.error("write steps beside parameters, not among them", *where)
             attack = registry.get(base)
             chosen: dict[str, Any] = {} if steps is None else {"steps": steps}
             for key, value in given.items():
@@ -369,10 +369,10 @@ class _Builder:
             try:
                 yield name, replace(registry.get(base, **chosen), name=label)
             except (TypeError, ValueError) as error:
-                raise self.error(f"{base}: {error}", *place) from None
+                raise self.error(f"{base}: {error}", *where) from None
 
 
-Levels = list[tuple[KeyPath, Settings]]  # tables and their places: of the attack, of the grid, of the plan
+Levels = list[tuple[KeyPath, Settings]]  # tables and their paths: of the attack, of the grid, of the plan
 
 
 def _setting(levels: Levels, key: str) -> Any:

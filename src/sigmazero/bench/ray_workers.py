@@ -120,8 +120,8 @@ class RayWorkers:
         try:
             self.ray.init(address or "local", **options)
         except Exception as error:  # of many types: no cluster, another version, no token
-            place = address or "this machine"
-            raise RuntimeError(f"no Ray cluster can be used at {place}: {one_line(error)}") from error
+            where = address or "this machine"
+            raise RuntimeError(f"no Ray cluster can be used at {where}: {one_line(error)}") from error
         self.loader, self._gpus = loader, (gpus or 1.0) if loader.device.type == "cuda" else 0.0
         room = self.ray.cluster_resources()
         self.size = workers or max(int(room.get("GPU", 0) / self._gpus if self._gpus else room.get("CPU", 1)), 1)

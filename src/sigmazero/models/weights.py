@@ -158,6 +158,8 @@ def _fetch(entry: ZooEntry, weight: WeightFile, target: Path, bar: bool) -> Path
 def read(path: str | os.PathLike[str]) -> dict[str, Tensor]:
     """Read a state dict (.pt, .pth, .th, .ckpt, .safetensors) onto the CPU, real numbers in single precision."""
     path = Path(path)
+    if path.exists() and not path.is_file():  # a store may name a device, which never ends
+        raise WeightsError(f"{path} is no regular file; name a file of weights")
     with path.open("rb") as file:
         if found := disguise(file.read(512)):
             raise WeightsError(f"{path} is {found}; download it again, in a browser if need be")

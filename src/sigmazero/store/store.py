@@ -214,8 +214,8 @@ class Store:
         try:
             yield
         except UNREADABLE as error:
-            place = self.path if key is None else f"{self.path}, cell {str(key)[:12]}"
-            raise StoreError(f"{place}: {what} cannot be read ({error}); the store is damaged: {RESTORE}") from error
+            where = self.path if key is None else f"{self.path}, cell {str(key)[:12]}"
+            raise StoreError(f"{where}: {what} cannot be read ({error}); the store is damaged: {RESTORE}") from error
 
     # Cells and runs --------------------------------------------------------------------------------------------------
 
@@ -362,22 +362,22 @@ class Store:
         if not len(facts):
             return
         number, info = self._cell(key)
-        places = np.asarray(positions)
-        places = places + np.arange(len(facts)) if places.ndim == 0 else places
-        if len(np.unique(places)) != len(facts) or len(places) != len(facts):
+        where = np.asarray(positions)
+        where = where + np.arange(len(facts)) if where.ndim == 0 else where
+        if len(np.unique(where)) != len(facts) or len(where) != len(facts):
             raise ValueError(f"facts of {len(facts)} rows need as many different positions; got {positions!r}")
-        if places.min() < 0 or places.max() >= info.rows:
-            raise StoreError(f"cell {key[:12]} has {info.rows} rows; {places.min()} to {places.max()} do not fit")
-        batch = int(places.min())
+        if where.min() < 0 or where.max() >= info.rows:
+            raise StoreError(f"cell {key[:12]} has {info.rows} rows; {where.min()} to {where.max()} do not fit")
+        batch = int(where.min())
         self._write_all(
             f"INSERT OR IGNORE INTO samples VALUES ({', '.join('?' * (len(VALUES) + 6))})",
-            [(number, row[0], run, batch, *row[1:], checksum(key, row), peak_device) for row in _rows(places, facts)],
+            [(number, row[0], run, batch, *row[1:], checksum(key, row), peak_device) for row in _rows(where, facts)],
         )
 
     def positions(self, key: str) -> Integers:
         """Return the positions of the samples that `facts` gives, in the same order."""
         found = self._read("SELECT position FROM samples WHERE cell = ? ORDER BY position", self._cell(key)[0])
-        return np.fromiter((place for (place,) in found), np.int64, len(found))
+        return np.fromiter((position for (position,) in found), np.int64, len(found))
 
     def stored(self, key: str) -> NDArray[np.bool_]:
         """Return which positions of a cell have their facts, as a mask."""
@@ -407,10 +407,10 @@ class Store:
         """Return the positions of each batch of a cell, and the provenance of the run that made it."""
         found: dict[tuple[int, int], list[int]] = {}
         query = "SELECT run, batch, position FROM samples WHERE cell = ? ORDER BY position"
-        for run, batch, place in self._read(query, self._cell(key)[0]):
-            found.setdefault((run, batch), []).append(place)
+        for run, batch, position in self._read(query, self._cell(key)[0]):
+            found.setdefault((run, batch), []).append(position)
         runs = {run: json.loads(text) for run, text in self._read("SELECT id, provenance FROM runs")}
-        return [(np.array(places), runs.get(run, {})) for (run, _), places in found.items()]
+        return [(np.array(positions), runs.get(run, {})) for (run, _), positions in found.items()]
 
     # Traces and arrays -----------------------------------------------------------------------------------------------
 
@@ -423,7 +423,7 @@ class Store:
         """Return which positions of a cell have a trace, as a mask."""
         number, info = self._cell(key)
         done = np.zeros(info.rows, np.bool_)
-        done[[place for (place,) in self._read("SELECT position FROM traces WHERE cell = ?", number)]] = True
+        done[[position for (position,) in self._read("SELECT position FROM traces WHERE cell = ?", number)]] = True
         return done
 
     def trace(self, key: str, position: int) -> Trace:
@@ -502,7 +502,7 @@ class Store:
         if not known or (digests := self.digests(info.data_hash)) is None:
             return None
         with self._reading("the digests of its rows", key):
-            found = [known.get(digests[place]) for place in self.positions(key)]
+            found = [known.get(digests[position]) for position in self.positions(key)]
         for wrong in contradictions(info, self.facts(key, perturbations=False), found):
             raise StoreError(f"{self.path}: {wrong}")
         return np.array([proof.least if proof else 0 for proof in found], np.int64) if any(found) else None
@@ -550,8 +550,8 @@ class Store:
         self.findings()
         for (name,) in self._read("SELECT name FROM arrays"):
             self.arrays(name)
-        for key, place in self._read("SELECT key, position FROM traces JOIN cells ON id = cell"):
-            self.trace(key, place)
+        for key, position in self._read("SELECT key, position FROM traces JOIN cells ON id = cell"):
+            self.trace(key, position)
         yield from ()
 
 
