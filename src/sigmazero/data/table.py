@@ -383,10 +383,7 @@ class Table:
     def rows(self, part: str | None = None, dtype: torch.dtype = torch.float64) -> Rows:
         """Return all rows of a part, such as "train"; the one that is loaded unless given."""
         source = self.source(part, dtype)
-        images = torch.from_numpy(source.fetch(list(range(len(source.labels)))))
-        assert source.ids is not None
-        labels, ids = (torch.from_numpy(each.astype(np.int64)) for each in (source.labels, source.ids))
-        return Rows(images, labels, ids, self.name, self.space, self.features, self.classes, table=self)
+        return source.rows(list(range(len(source.labels))), self.name)
 
     def source(self, part: str | None = None, dtype: torch.dtype | None = None) -> Source:
         """Return a part as `data.load` takes it: float32, as networks do, where that holds its whole numbers."""

@@ -22,8 +22,8 @@ from torch.nn import functional as F
 
 from sigmazero.core.extras import require
 from sigmazero.core.messages import one_line, shown
+from sigmazero.models.wrapping.base import in_fixed_batches
 from sigmazero.models.wrapping.identity import KnownModel
-from sigmazero.models.wrapping.torch_models import in_fixed_batches
 
 log = logging.getLogger(__name__)
 
