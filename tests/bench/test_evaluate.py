@@ -86,7 +86,7 @@ def test_wrong_values_are_named(tmp_path):
 def test_a_device_that_is_not_there_is_refused_in_one_line(tmp_path, monkeypatch, device):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     model, x, y = linear_problem((6,), 4)
-    with pytest.raises(ValueError, match=f"device='{device}'"):
+    with pytest.raises(ValueError, match=f"device '{device}'"):
         evaluate(model, (x, y), store=tmp_path / "s.db", steps=5, device=device)
     assert not (tmp_path / "s.db").exists()
 

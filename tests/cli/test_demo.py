@@ -22,7 +22,7 @@ def test_the_demo_of_a_table(sigmazero, tmp_path):
         "adult-mlp",
         "adult-mlp-robust",
     ]
-    assert "what sigma-swap changed to fool adult-mlp:" in lines
+    assert "changes by sigma-swap that fool adult-mlp:" in lines
     assert any(line.startswith("row ") and " → " in line for line in lines)
     assert f"wrote {tmp_path / 'report.html'}" in done.stderr
     assert "  sigmazero attack net.py:build mine.csv" in done.stdout  # what to try next

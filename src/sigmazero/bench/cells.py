@@ -22,6 +22,7 @@ from sigmazero.core.model import check_ability
 from sigmazero.core.problem import Problem
 from sigmazero.core.result import Result
 from sigmazero.data import Rows
+from sigmazero.models.wrapping.limits import refuse_small_limit
 from sigmazero.run.precision import Numbers
 from sigmazero.store.facts import CellInfo, Facts
 from sigmazero.store.store import Store
@@ -78,6 +79,7 @@ def expand(questions: Sequence[Question], loader: Loader) -> tuple[list[Cell], l
             for question in group:
                 check_ability(question.label, question.attack.needs, loader.model(model))
                 cell = _cell(question, loader, known[model], fitting)
+                refuse_small_limit(loader.model(model), min(cell.info.rows, cell.batch_size))
                 cells.setdefault(cell.info.key, cell)
         except ABSENT as error:
             note(model.name, error, len(group))

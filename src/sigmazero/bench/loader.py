@@ -94,6 +94,23 @@ def _source(spec: ModelSpec | DataSpec) -> str:
     return spec.spec if isinstance(spec, ModelSpec) else spec.source
 
 
+def find_device(name: str | torch.device) -> torch.device:
+    """Return a device that exists here; "auto" is CUDA where there is one.
+
+    >>> find_device("cpu")
+    device(type='cpu')
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        found = torch.device(name)
+    except RuntimeError:
+        raise ValueError(f"there is no device {name!r}; use cpu, cuda or auto") from None
+    if found.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device {name!r}: torch sees no CUDA device here; use cpu")
+    return found
+
+
 class Loader:
     """Load models and rows; keep one of each, since a plan may name more than memory holds.
 
@@ -102,7 +119,7 @@ class Loader:
     """
 
     def __init__(self, device: str | torch.device = "cpu", trust: Container[str] = ()) -> None:
-        self.device, self.trust = torch.device(device), trust
+        self.device, self.trust = find_device(device), trust
         self.spaces: dict[str, Space] = {}  # with functions, which a store cannot keep; by `constraints.space_key`
         self._model: tuple[ModelSpec, nn.Module] | None = None
         self._double: tuple[nn.Module, nn.Module] | None = None

@@ -362,7 +362,7 @@ class _Builder:
             chosen: dict[str, Any] = {} if steps is None else {"steps": steps}
             for key, value in given.items():
                 try:
-                    chosen[key] = _parameter(attack, key, value)
+                    chosen[key] = parameter(attack, key, value)
                 except ValueError as error:
                     kind = "sweep" if key in swept else "parameters"
                     raise self.error(str(error), "attacks", name, kind, key) from None
@@ -385,7 +385,7 @@ def _path(levels: Levels, key: str) -> KeyPath:
     return next(((*path, key) for path, table in levels if getattr(table, key) is not None), ())
 
 
-def _parameter(attack: Attack, key: str, value: Any) -> Any:
+def parameter(attack: Attack, key: str, value: Any) -> Any:
     """Return the value of a parameter of an attack; a text may name a network or another attack."""
     known = attack.parameters()
     if key not in known:

@@ -21,7 +21,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from sigmazero import models
 from sigmazero.bench.cells import Cell, Subject
 from sigmazero.bench.identity import is_random, probe
 from sigmazero.bench.loader import Loader
@@ -34,6 +33,7 @@ from sigmazero.core.messages import describe
 from sigmazero.core.model import Stopped
 from sigmazero.core.result import Result
 from sigmazero.models.doctor import ROWS, examine
+from sigmazero.models.zoo import known_accuracy
 from sigmazero.run import Hardware, Prepared, Session
 from sigmazero.run.memory import at_most
 from sigmazero.run.precision import Numbers
@@ -208,7 +208,7 @@ class Worker:
         several = any(isinstance(bound, Tensor) and bound.ndim for bound in allowed.bounds)
         box: dict[str, Any] = {"bounds": (-torch.inf, torch.inf) if several else allowed.bounds, "space": allowed.space}
         lines: list[str] = []
-        about: dict[str, Any] = {"claimed": _accuracy(cell), "say": lines.append, **box}
+        about: dict[str, Any] = {"claimed": known_accuracy(cell.question.model.spec), "say": lines.append, **box}
         found = examine(subject.network, subject.take(picks).x, subject.rows.labels[picks], **about)
         return [{**asdict(finding), "about": CODES[finding.code]} for finding in found], " ".join(lines)
 
@@ -223,12 +223,6 @@ def _refuse_other_numbers(findings: Sequence[Mapping[str, str]]) -> None:
 def _printable(text: str) -> str:
     """Escape characters that cannot be encoded, such as parts of file names."""
     return text.encode(errors="backslashreplace").decode()
-
-
-def _accuracy(cell: Cell) -> float | None:
-    """Return the zoo's accuracy of a cell's model; None for a model that is not in the zoo."""
-    entry = models.find(cell.question.model.spec)
-    return None if entry is None else entry.clean_accuracy or entry.implied_accuracy
 
 
 def forced(precision: str) -> Precision | None:

@@ -26,8 +26,8 @@ from sigmazero.core.findings import CODES, Finding, gating
 from sigmazero.core.model import ability_of
 from sigmazero.core.result import Outcome, Result
 from sigmazero.data import Rows
-from sigmazero.models import find
 from sigmazero.models.doctor import examine
+from sigmazero.models.zoo import known_accuracy
 from sigmazero.run.check import check
 from sigmazero.store.facts import Facts
 from sigmazero.store.store import Store
@@ -190,9 +190,7 @@ def _cascade(place: _Place, version: str | None, batch_size: int) -> tuple[list[
 def _examine(place: _Place) -> list[Finding]:
     """Return what the doctor finds; refuse a model with random answers."""
     images, labels = on_device(place.rows, place.loader)
-    entry = find(place.card.model)
-    known_accuracy = None if entry is None else entry.clean_accuracy or entry.implied_accuracy
-    claimed = known_accuracy if place.card.accuracy is None else place.card.accuracy
+    claimed = known_accuracy(place.card.model) if place.card.accuracy is None else place.card.accuracy
     allowed = place.allowed
     found = examine(place.network, images, labels, bounds=allowed.bounds, space=allowed.space, claimed=claimed)
     if any(each.code == RANDOM for each in found):
