@@ -123,7 +123,7 @@ class SklearnModel(ArrayModel):
     def rows(self, x: Array) -> Any:
         """Return the rows with the columns that the estimator was fitted on."""
         if self.table is not None:
-            return as_fitted(self.model, self.table.decode(x, strict=False))
+            return as_fitted(self.model, self.table.decode(x))
         values, names = super().rows(x), getattr(self.model, "feature_names_in_", None)
         if names is None:
             return values
