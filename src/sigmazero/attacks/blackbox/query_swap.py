@@ -193,7 +193,7 @@ class QuerySwap(QuerySearch):
 
     asks: ClassVar[str] = "1 query a step"
     paper: ClassVar[str] = "docs/blackbox.md"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     remembers: ClassVar[bool] = True
 
     def check(self, problem: Problem) -> None:
