@@ -95,11 +95,6 @@ class Domain(ABC):
         return False
 
     @property
-    def mostly_binary(self) -> bool:
-        """Return whether most features have two values, and changes cost alike."""
-        return False
-
-    @property
     def tied(self) -> bool:
         """Return whether rules tie features to each other."""
         return False

@@ -179,18 +179,6 @@ class CompiledSpace:
         """Return how many things can change."""
         return math.prod(self.shape) // self.channels if self.layout is None else self.layout.index.shape[1]
 
-    @property
-    def mostly_binary(self) -> bool:
-        """Return whether most features have two legal values, as those of categories have, and changes cost alike.
-
-        Where costs differ, a walk that minimises changes is no help.
-        """
-        columns = self.columns
-        stepped = columns.per > 0
-        steps = (columns.upper - columns.lower)[stepped] * columns.per[stepped] / columns.times[stepped]
-        two = int((steps < 2).sum()) + sum(len(table) <= 2 for table in columns.tables.values())
-        return self.costs is None and 2 * two > len(columns.kind)
-
     def members(self, site: int) -> list[int]:
         """Return the flat features of a site."""
         if self.layout is None:

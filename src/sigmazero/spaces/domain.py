@@ -113,11 +113,6 @@ class SpaceDomain(Domain):
         return self.compiled.costs is not None
 
     @property
-    def mostly_binary(self) -> bool:
-        """Return whether most features have two values, and changes cost alike."""
-        return self.compiled.mostly_binary
-
-    @property
     def tied(self) -> bool:
         """Return whether rules tie features to each other."""
         return self.compiled.repair is not None

@@ -14,7 +14,6 @@ network is at hand that resembles the model, pass it as `surrogate`: the search 
 """
 
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from typing import Annotated, ClassVar
 
 import torch
@@ -28,7 +27,7 @@ from sigmazero.attacks.blackbox.slopes import Slopes
 from sigmazero.attacks.blackbox.transfer import HALVINGS, WAYS, Surrogate, Transfer
 from sigmazero.attacks.blackbox.transfer import State as Transferred
 from sigmazero.attacks.swap import search, sites
-from sigmazero.attacks.swap.search import CHECKS, Draws, Judged, Proposal, SwapSearch
+from sigmazero.attacks.swap.search import CHECKS, STEPS_FACTOR, Draws, Judged, LongSearch, Proposal
 from sigmazero.attacks.swap.sites import Ends
 from sigmazero.core import noise
 from sigmazero.core.attack import Attack
@@ -40,7 +39,6 @@ from sigmazero.core.problem import Problem
 
 SINGLES_SHARE = 0.5  # part of the queries that single changes of rows of features may take
 CLIMB_SHARE = 0.6  # part of them for single changes and climbs
-STEPS_FACTOR = 3  # steps for each that the queries would fill: points whose answer is remembered cost none
 FIRST_SITES = 8  # sites of the first whole choice
 QUERIES_PER_TILE = 16  # with more queries for each tile they are asked about in spite of a surrogate
 
@@ -128,7 +126,7 @@ class SearchState(search.State):
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuerySearch(SwapSearch):
+class QuerySearch(LongSearch):
     """Swap search by slopes that it learns."""
 
     needs: ClassVar[Ability] = "scores"
@@ -138,13 +136,6 @@ class QuerySearch(SwapSearch):
     def step_cost(self) -> int:
         """Return the queries of a step."""
         return self.proposals
-
-    @cached_property
-    def rates(self) -> Tensor:
-        """Return what swap search has for each step; it is cold once the queries may be spent."""
-        planned = replace(self, steps=-(-self.steps // STEPS_FACTOR))
-        own = super(QuerySearch, planned).rates
-        return own[torch.arange(self.steps).clamp(max=len(own) - 1)]
 
     def follow(self, oracle: Oracle, before: ProbeState | Transferred | Climbed) -> SearchState:  # type: ignore[override]
         """Begin at the best point known, with what the first phase learnt."""
@@ -202,7 +193,7 @@ class QuerySwap(QuerySearch):
 
     asks: ClassVar[str] = "1 query a step"
     paper: ClassVar[str] = "docs/blackbox.md"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     remembers: ClassVar[bool] = True
 
     def check(self, problem: Problem) -> None:

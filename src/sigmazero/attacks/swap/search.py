@@ -52,6 +52,7 @@ PLACES = 4
 HALF = math.log(0.5)  # powers of 2 as exp: exp2 and pow round differently at the end of a vector on a CPU
 CHOICE = PLACES  # index of the source that follows the places: whole new choices
 PATIENCE = 1000  # proposals that annealing needs to pay off; a shorter search begins colder
+STEPS_FACTOR = 3  # steps of a long search for each that the queries would fill
 FORGETS = 10  # steps in which the momentum halves: old gradients help a short search and mislead a long one
 
 
@@ -130,7 +131,7 @@ class SwapSearch(Attack):
 
     asks: ClassVar[str] = "`proposals` + 1 queries a step"
     paper: ClassVar[str] = "docs/evidence/stronger.md"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     unroll: ClassVar[int] = 1
     finite_box: ClassVar[bool] = True
     takes: ClassVar[frozenset[str]] = frozenset({"start"})
@@ -370,6 +371,17 @@ class SwapSearch(Attack):
             tries=known.tries,
             done=sites.finished(oracle),
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LongSearch(SwapSearch):
+    """The same with more steps than the queries fill: points whose answer is remembered cost none."""
+
+    @cached_property
+    def rates(self) -> Tensor:
+        """Return what swap search has for each step; it is cold once the queries may be spent."""
+        own = super(LongSearch, replace(self, steps=-(-self.steps // STEPS_FACTOR))).rates
+        return own[torch.arange(self.steps).clamp(max=len(own) - 1)]
 
 
 def _first(time: Tensor, n: int) -> tuple[Tensor, Tensor]:
