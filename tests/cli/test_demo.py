@@ -29,6 +29,8 @@ def test_the_demo_of_a_table(sigmazero, tmp_path):
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "occupation" in page or "education" in page
     assert not (tmp_path / "demo.png").exists()
+    fewer = sigmazero("demo", "--tabular", "--limit", 3, "--steps", 10, "-o", tmp_path)
+    assert fewer.exit_code == 0, fewer.stderr  # other samples, the same folder
 
 
 def test_from_a_bare_file_to_an_attack(sigmazero, tmp_path, monkeypatch):

@@ -55,7 +55,7 @@ def demo(
     from sigmazero.store.store import Store
 
     name, networks = BUNDLED[tabular]
-    attacks, path = ATTACKS[tabular], out / "demo.db"
+    attacks, path = ATTACKS[tabular], out / f"{name}-{limit}-{steps}.db"  # a page has one choice of samples
     with one_thread(), console.warnings_as_lines():
         done = [
             sz.evaluate(network, name, attacks, store=path, limit=limit, steps=steps, progress=True)
