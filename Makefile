@@ -79,9 +79,11 @@ docs: $(VENV)/.dev  ## build the documentation into build/docs; a link that lead
 	$(BIN)/sphinx-build --builder html --fail-on-warning --keep-going --nitpicky --quiet docs build/docs
 	@echo "wrote build/docs/index.html"
 
-dist: $(VENV)/.dev  ## build wheel and sdist, and try the wheel in an environment of its own
-	rm -rf dist build/wheel-venv
-	$(BIN)/python -m hatchling build
+dist:            ## build wheel and sdist, and try the wheel in an environment of its own
+	rm -rf dist build/dist-venv build/wheel-venv
+	$(PYTHON) -m venv build/dist-venv
+	build/dist-venv/bin/pip install --quiet -c constraints.txt hatchling
+	build/dist-venv/bin/python -m hatchling build
 	$(PYTHON) -m venv build/wheel-venv
 	build/wheel-venv/bin/pip install --quiet -c constraints.txt "$$(ls dist/*.whl)[plot]"
 	cd build && wheel-venv/bin/sigmazero --version && wheel-venv/bin/sigmazero demo --limit 5 --steps 20

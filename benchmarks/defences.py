@@ -8,6 +8,7 @@ against sparse changes takes a few minutes.
 """
 
 import argparse
+import json
 import time
 import warnings
 from collections.abc import Callable
@@ -18,7 +19,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import sigmazero as sz
-from benchmarks.networks import say
 from sigmazero import data
 from sigmazero.auto import CascadeResult
 
@@ -184,7 +184,11 @@ def main() -> None:
             auto = sz.SparseAutoAttack(net, eps=eps, version=args.version, verbose=False)
             auto.run_standard_evaluation(grey(x) if name == TRAINED else x, y)
             line = {"defence": name, "rows": len(x), "eps": eps, **line_of(auto.result)}
-            say(line | {"seconds": round(time.perf_counter() - began, 1)}, args.out)
+            text = json.dumps(line | {"seconds": round(time.perf_counter() - began, 1)})
+            print(text, flush=True)
+            if args.out:
+                with args.out.open("a", encoding="utf-8") as file:
+                    file.write(f"{text}\n")
 
 
 if __name__ == "__main__":

@@ -7,15 +7,18 @@ mean. The area is that under the curve of mean l0 over the logarithm of the quer
 better, and it is in the unit of l0. corner is left out: it begins with every single change, 1,568 of a digit.
 """
 
+import argparse
 import csv
 import math
 from itertools import pairwise
 from pathlib import Path
 
+import torch
 from torch import Tensor, nn
 
 import sigmazero as sz
-from benchmarks.networks import networks, options
+from sigmazero import data, models
+from sigmazero.models import zoo
 from sigmazero.run.precision import Numbers
 
 QUERIES = (20, 50, 100, 200, 500)
@@ -67,6 +70,16 @@ def write(lines: list[dict[str, str]], out: Path) -> None:
 
 
 if __name__ == "__main__":
-    asked = options(__doc__, limit=100).parse_args()
-    for code, model, x, y, _ in networks(asked):
-        write(measure(code, model, x, y), asked.out or Path("few-queries.csv"))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="+", default=["demo"])
+    parser.add_argument("--model-dir")
+    parser.add_argument("--data-dir")
+    parser.add_argument("--limit", type=int, default=100, help="rows of the model's data set")
+    parser.add_argument("--out", type=Path, default=Path("few-queries.csv"), help="append the lines to this file")
+    given = parser.parse_args()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    for code in given.models:
+        source = "mnist-5k-heldout" if code == "demo" else zoo.get(code).dataset
+        rows = data.load(source, limit=given.limit, data_dir=given.data_dir)
+        model = models.load(code, model_dir=given.model_dir, device=device)
+        write(measure(code, model, rows.images.to(device), rows.labels.to(device)), given.out)

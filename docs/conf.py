@@ -92,7 +92,8 @@ def paragraph(text: str) -> str:
     rows = text.splitlines()
     if rows and ALIGNED.match(rows[0]) and all(len(re.split(r" {2,}", row.strip())) < 3 for row in rows):
         return table(rows)
-    if any(ALIGNED.match(row) for row in rows) or all(row.startswith("    ") for row in rows):
+    listed = bool(rows) and rows[0][0].isalpha() and len(rows) > 1 and all(row.startswith("  ") for row in rows[1:])
+    if listed or any(ALIGNED.match(row) for row in rows) or all(row.startswith("    ") for row in rows):
         shift = "" if text.startswith("    ") else "   "
         return "\n".join([".. code-block:: text", "", *(shift + row for row in rows)])
     if text.startswith(">>>"):

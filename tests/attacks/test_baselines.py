@@ -5,7 +5,6 @@ import torch
 from torch import Tensor, nn
 
 import sigmazero as sz
-from sigmazero.core.inputs import make_problem
 
 ADD_ONLY = sz.Space(kind="binary", direction="up")
 
@@ -71,20 +70,3 @@ def test_genetic_asks_as_often_as_it_says():
     assert (result.backwards == 0).all()
     result = genetic.run(model, x, y, space=ADD_ONLY)  # where no point is asked about twice
     assert (result.forwards <= most + 2 * result.success).all()
-
-
-def test_a_search_among_binary_features_walks_for_longer():
-    """Only there: a plain box and a fine grid are searched as ever; a finite set of two values is binary too."""
-    x, y, attack = torch.zeros(1, 30), torch.tensor([0]), sz.get("sigma-swap", queries=600)
-    kinds = (
-        None,
-        sz.Space(grid=1 / 255),
-        sz.Space(kind={k: "binary" for k in range(15)}),
-        sz.Space(kind=["binary"] * 16 + ["real"] * 14),
-        sz.Space(values={k: [0.0, 2.0] for k in range(30)}),
-    )
-    plain, fine, some, most, two = (attack.phases(make_problem(x, y, space=space)) for space in kinds)
-    assert plain == fine == some
-    assert most == two
-    assert (plain[0].steps, most[0].steps) == (61, 181)
-    assert [most[0].parameters()["choices"], most[1].parameters()["choices"], most[1].parameters()["heat"]] == [0] * 3

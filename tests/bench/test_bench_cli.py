@@ -17,7 +17,7 @@ def test_run_status_verify(sigmazero, folder):  # noqa: F811
     assert "144 rows stored in runs/plan.db" in done.stdout
     assert "ASR ∞" in done.stdout
     assert "6 done" in sigmazero("status", "runs/plan.db").stdout
-    again = sigmazero("run", "plan.toml", "--trust-code", "--batch-size", 7)
+    again = sigmazero("run", "plan.toml", "--trust-code")
     assert "already done" in again.stdout
     checked = sigmazero("verify", "runs/plan.db", "--trust-code", "--eight-bit")
     assert checked.exit_code == 0, checked.output

@@ -1,12 +1,9 @@
 import re
-import sys
-import types
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
-import pytest
 import torch
 
 import sigmazero as sz
@@ -80,22 +77,6 @@ def test_absent_weights_data_and_files_are_missing_and_the_rest_runs(folder, mon
     assert 'sigmazero.models.fetch("M1")' in found["M1"][1]
 
 
-STATEFUL = """
-import torch
-
-class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.weight = torch.nn.Parameter(torch.randn(4, 60, generator=torch.Generator().manual_seed(0)))
-
-    def forward(self, x):
-        import scale  # a module of the user's, which may change without a trace in weights or code
-        return scale.factor() * (x.flatten(1)[:, None] * self.weight).sum(2)
-
-def build(): return Net()
-"""
-
-
 def test_one_copy_and_one_session_serve_a_cell(folder, monkeypatch):
     """256 rows in coarse numbers, four batches: one copy for all cells of a model, one session for each."""
     images = torch.rand(256, 3, 4, 5, generator=torch.Generator().manual_seed(1))
@@ -116,28 +97,3 @@ def test_one_copy_and_one_session_serve_a_cell(folder, monkeypatch):
     assert summary.rows == 3 * 256
     assert len(copies) == 1
     assert len(sessions) == 3
-
-
-def test_a_halved_batch_is_remembered_for_the_cell(folder, monkeypatch):
-    fitted: list[bool] = []
-    (folder / "net.py").write_text(
-        STATEFUL.replace("import scale", "import scale; scale.look(len(x))").replace("scale.factor() *", "")
-    )
-    scale = types.ModuleType("scale")
-
-    def look(rows: int) -> None:
-        if torch.is_grad_enabled():
-            fitted.append(rows <= 4)
-            if rows > 4:
-                raise torch.OutOfMemoryError("no room")
-
-    scale.look = look
-    monkeypatch.setitem(sys.modules, "scale", scale)
-    images = torch.rand(96, 3, 4, 5, generator=torch.Generator().manual_seed(1))
-    np.savez(folder / "mine.npz", images=images.numpy(), labels=np.arange(96) % 4)
-    text = BRIEF.replace(', "fmn", "vfga"', "")
-    with pytest.warns(UserWarning, match="going on with"):
-        _, _, summary = run(text, "s.db", batch_size=32)
-    assert summary.rows == 96
-    assert not fitted[0]
-    assert all(fitted[fitted.index(True) :]), "too many rows were tried again"

@@ -1,5 +1,4 @@
 import dataclasses
-from typing import Any
 
 import pytest
 import torch
@@ -50,21 +49,19 @@ def test_what_determines_the_result_enters(old, new):
 
 def test_row_ids_enter_and_names_do_not():
     x, y = torch.rand(3, 4), torch.zeros(3, dtype=torch.int64)
-    attack = parse_plan(BASE.replace("mine.npz", "mnist")).questions[0].attack
+    (question,) = parse_plan(BASE.replace("mine.npz", "mnist")).questions
 
     def of(ids, name="a", **more):
-        rows = Rows(x, y, torch.tensor(ids), name)
-        settings: dict[str, Any] = {"unit": "feature", "budget": None, "seed": 0, "precision": "fp32", "targets": None}
-        settings["allowed"] = Allowed(**more).identity((4,))
-        return identity.digest(identity.describe_cell(attack, weights="w", code={}, rows=rows, **settings))
+        rows, asked = Rows(x, y, torch.tensor(ids), name), dataclasses.replace(question, allowed=Allowed(**more))
+        return identity.digest(identity.describe_cell(asked, {}, rows, None, "fp32"))
 
     assert of([0, 1, 2]) == of([0, 1, 2], "b") != of([0, 1, 3])
     box = torch.full((4,), 0.5)
     keys = [of([0, 1, 2], **more) for more in ({}, {"bounds": (0, 255)}, {"bounds": (0, box)}, {"mask": box > 0})]
     assert len(set(keys)) == 4
     assert of([0, 1, 2], bounds=(0, 1)) == keys[0]
-    renamed = dataclasses.replace(attack, name="other")
-    assert identity.describe_attack(renamed) == identity.describe_attack(attack)
+    renamed = dataclasses.replace(question.attack, name="other")
+    assert identity.describe_attack(renamed) == identity.describe_attack(question.attack)
 
 
 def test_weights_have_one_hash_wherever_they_are():

@@ -6,7 +6,7 @@ import pytest
 
 from sigmazero.bench import forecast as progress
 from sigmazero.bench.cells import expand
-from sigmazero.bench.forecast import Progress
+from sigmazero.bench.forecast import Progress, queries
 from sigmazero.bench.plan_file import parse_plan
 from sigmazero.bench.run import execute
 from sigmazero.run import progress as shown
@@ -20,15 +20,16 @@ def test_the_time_left_goes_by_queries(folder, monkeypatch):
     monkeypatch.setattr(shown.time, "monotonic", lambda: clock[0])
     cells, _ = expand(parse_plan(PLAN).questions, trusting())
     short, long = (next(cell for cell in cells if cell.info.attack == name) for name in ("sigma-zero", "vfga"))
-    counts = Progress([short, long], [12, 12])
+    few, many = queries(short.question), queries(long.question)
+    assert many > 2 * few
+    counts = Progress(24, 12 * few + 12 * many)
     assert counts.pace.left() is None
-    counts.begin(0)
+    counts.begin(short)
     clock[0] = 10.0
-    counts.add(0, 12)
-    assert counts.pace.left() == pytest.approx(10.0 * counts._queries[1] / counts._queries[0])
-    assert counts._queries[1] > 2 * counts._queries[0]
+    counts.add(12, few)
+    assert counts.pace.left() == pytest.approx(10.0 * many / few)
     assert counts.words == "sigma-zero against net.py:build on mine: 12 of 24 rows"
-    counts.add(1, 12, failed=True)
+    counts.add(12, many, failed=True)
     assert (counts.pace.left(), counts.done) == (0.0, 12)
 
 

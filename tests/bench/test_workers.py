@@ -309,8 +309,6 @@ def test_workers_keep_to_the_quota_of_their_container(tmp_path, monkeypatch, gro
         ("processes", {"workers": 0}, "workers=0"),
         ("local", {"workers": 2}, "use the engine 'processes'"),
         ("processes", {"address": "auto"}, "use the engine 'ray'"),
-        ("ray", {"gpus_per_worker": 0.5}, "0.5 GPUs for each worker need a CUDA device"),
-        ("ray", {"gpus_per_worker": -1.0}, "gpus_per_worker=-1"),
     ],
 )
 def test_wrong_choices_are_one_line(name, options, words):

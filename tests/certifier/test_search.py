@@ -13,7 +13,7 @@ import sigmazero as sz
 from sigmazero.certifier import search
 from sigmazero.certifier.bounds import NetworkBounds, Strength
 from sigmazero.certifier.graph import trace
-from sigmazero.certifier.search import SITES, VALUES, BranchAndBound, Progress, Queue, Size, Strategy
+from sigmazero.certifier.search import SITES, BranchAndBound, Progress, Queue, Size, Strategy
 from sigmazero.certifier.subproblems import Question, SiteGroups, ValueBoxes, curve, join
 
 
@@ -263,24 +263,9 @@ def test_sizes_above_those_known_are_halved_and_those_below_tried():
     assert Strategy().choose(Size(SITES, 0)) is None
 
 
-def test_single_sites_are_tried_unless_their_values_are_known_to_be_better():
-    strategy = Strategy()
-    strategy.note(Size(SITES, 0), INTERVALS, 100, 0, 1.0)
-    assert strategy.choose(Size(SITES, 0)) == (INTERVALS,)
-    strategy.note(Size(VALUES, -1), INTERVALS, 100, 100, 1.0)
-    assert strategy.choose(Size(SITES, 0)) == ()
-
-
 def test_the_middle_bound_is_taken_where_it_is_the_cheapest():
     strategy = Strategy()
     strategy.note(Size(SITES, 0), INTERVALS, 100, 10, 1.0)
     strategy.note(Size(SITES, 0), PLANES, 90, 88, 1.8)
     strategy.note(Size(SITES, 0), FULL, 2, 2, 2.0)
     assert strategy.choose(Size(SITES, 0)) == (PLANES,)
-
-
-def test_what_no_bound_proves():
-    strategy = scored(1)
-    assert strategy.failure(Size(SITES, 5)) < 0.01
-    assert strategy.failure(Size(SITES, 6)) < 0.01
-    assert strategy.failure(Size(SITES, 3)) == 1.0

@@ -22,13 +22,15 @@ def test_the_demo_of_a_table(sigmazero, tmp_path):
         "adult-mlp",
         "adult-mlp-robust",
     ]
-    assert "what sigma-swap changed to fool adult-mlp:" in lines
+    assert "changes by sigma-swap that fool adult-mlp:" in lines
     assert any(line.startswith("row ") and " → " in line for line in lines)
     assert f"wrote {tmp_path / 'report.html'}" in done.stderr
     assert "  sigmazero attack net.py:build mine.csv" in done.stdout  # what to try next
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "occupation" in page or "education" in page
     assert not (tmp_path / "demo.png").exists()
+    fewer = sigmazero("demo", "--tabular", "--limit", 3, "--steps", 10, "-o", tmp_path)
+    assert fewer.exit_code == 0, fewer.stderr  # other samples, the same folder
 
 
 def test_from_a_bare_file_to_an_attack(sigmazero, tmp_path, monkeypatch):

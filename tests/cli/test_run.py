@@ -2,6 +2,8 @@
 
 import csv
 import re
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -13,31 +15,34 @@ pytestmark = pytest.mark.slow
 
 CHOSEN = ("--model", "net.py:build", "--attack", "sigma-zero", "--trust-code", "--device", "cpu")
 EVIL = r"""
-steps = 5
-[models."m\u001b[31m"]
-spec = "net.py:build"
-[attacks."a\u001b[31m\nb"]
-attack = "fmn"
-[data."d\u009b\u202e"]
-source = "mine.npz"
-[[grid]]
-models = ["m\u001b[31m"]
-attacks = ["a\u001b[31m\nb"]
-data = ["d\u009b\u202e"]
-"""
-FORMULAS = """
 steps = 3
-[models."=1+1"]
+[models."=1+1\u001b[31m"]
 spec = "net.py:build"
-[attacks."@SUM(A1)"]
+[attacks."@SUM(A1)\u001b[31m\nb"]
 attack = "fmn"
-[data."-2+3"]
+[data."-2+3\u009b\u202e"]
 source = "mine.npz"
 [[grid]]
-models = ["=1+1"]
-attacks = ["@SUM(A1)"]
-data = ["-2+3"]
+models = ["=1+1\u001b[31m"]
+attacks = ["@SUM(A1)\u001b[31m\nb"]
+data = ["-2+3\u009b\u202e"]
 """
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Where a store waits that is made by the first test that needs it."""
+    return tmp_path_factory.mktemp("made") / "s.db"
+
+
+@pytest.fixture
+def stored(sigmazero, folder, made):
+    """The current folder, with a store of one attack of the plan in runs/plan.db and in s.db."""
+    if not made.exists():
+        assert sigmazero("run", "plan.toml", *CHOSEN, "--store", made).exit_code == 0
+    Path("runs").mkdir()
+    for path in ("runs/plan.db", "s.db"):
+        shutil.copy(made, path)
 
 
 def test_a_dry_run_goes_by_what_is_stored(sigmazero, folder):
@@ -45,7 +50,10 @@ def test_a_dry_run_goes_by_what_is_stored(sigmazero, folder):
     assert "2 cells, 48 rows left, about" in dry.stdout
     assert "nothing was run" in dry.stdout
     assert not (folder / "runs").exists()
-    assert sigmazero("run", "plan.toml", *CHOSEN).exit_code == 0
+
+
+@pytest.mark.usefixtures("stored")
+def test_a_dry_run_shows_what_is_done(sigmazero):
     done = sigmazero("run", "plan.toml", *CHOSEN[:2], *CHOSEN[4:], "--dry-run")
     assert "24/24" in done.stdout
     assert "0/24" in done.stdout
@@ -71,7 +79,7 @@ def test_trials_and_shards_have_stores_of_their_own():
     assert names == ["p.db", "p-part-3-of-16.db", "p-limit-4.db", "p-limit-4-part-3-of-16.db"]
 
 
-def test_control_characters_of_names_do_not_reach_the_terminal(sigmazero, folder):
+def test_names_command_neither_the_terminal_nor_a_spreadsheet(sigmazero, folder):
     (folder / "evil.toml").write_text(EVIL)
     shown = [
         sigmazero("run", "evil.toml", "--trust-code", "--store", "evil.db", "--device", "cpu"),
@@ -82,21 +90,16 @@ def test_control_characters_of_names_do_not_reach_the_terminal(sigmazero, folder
     for done in shown:
         assert not re.search("[\0-\x08\x0b-\x1f\x7f-\x9f\u202e]", done.output), done.output
     assert [done.exit_code for done in shown] == [0, 0, 0, 2]
-    assert "a\\x1b[31m\\nb" in shown[1].stdout
-
-
-def test_no_cell_of_a_csv_file_is_a_formula(sigmazero, folder):
-    (folder / "plan.toml").write_text(FORMULAS)
-    assert sigmazero("run", "plan.toml", "--trust-code", "--store", "s.db", "--device", "cpu").exit_code == 0
-    for command in (("export", "s.db", "-o", "-"), ("report", "s.db", "--to", "csv")):
-        lines = list(csv.DictReader(sigmazero(*command).stdout.splitlines()))
+    assert "@SUM(A1)\\x1b[31m\\nb" in shown[1].stdout
+    for command in (("export", "evil.db", "-o", "-"), ("report", "evil.db", "--to", "csv")):
+        lines = list(csv.DictReader(sigmazero(*command).stdout.splitlines(keepends=True)))
         cells = [cell for line in lines for cell in line.values() if cell]
         number = re.compile(r"-?(inf|[\d.]+(e-?\d+)?)")
         assert [cell for cell in cells if cell[:1] in tuple("=+-@\t") and not number.fullmatch(cell)] == []
-        assert "'=1+1" in cells
+        assert any(cell.startswith("'=1+1") for cell in cells)
 
 
-@pytest.mark.parametrize("name", ["../out", "/tmp/out", "a/b", "a\\\\b", "..", "."])
+@pytest.mark.parametrize("name", ["../out", "/tmp/out", "a\\\\b", ".."])
 def test_a_plans_name_stays_in_its_folder(sigmazero, folder, name):
     plan = (folder / "plan.toml").read_text()
     (folder / "plan.toml").write_text(f'\nname = "{name}"\n{plan}')
@@ -106,29 +109,27 @@ def test_a_plans_name_stays_in_its_folder(sigmazero, folder, name):
     assert "must be the name of a file" in done.stderr
 
 
-def test_what_plot_cannot_draw_is_named(sigmazero, folder):
-    assert sigmazero("run", "plan.toml", *CHOSEN, "--store", "s.db").exit_code == 0
-    for words, said in (
-        (("curve",), "did you mean 'curves'"),
-        (("curves", "--set", "lag=true"), "it has log, until"),
-        (("curves", "--set", "until=x"), "until=x must be a whole number"),
-        (("pareto", "--set", "log=true"), "it has none"),
-        (("curves", "-o", "s.db"), "the store itself"),
-        (("curves", "-o", "c.gif"), "c.gif"),
-        (("curves", "--cost"), "--cost"),
-    ):
-        done = sigmazero("plot", "s.db", *words)
-        assert done.exit_code == 2, (words, done.output)
-        assert said in done.stderr
-    for words, said in (
-        (("-o", "s.db", "--to", "csv"), "the store itself"),
-        (("-o", "t.docx"), "t.docx"),
-        (("--samples", 3), "--samples 3"),
-        (("-o", "p.html", "--table", "minimum-norm"), "--table minimum-norm"),
-        (("-o", "p.html", "--cost"), "--cost"),
-        (("--k", "1.5"), "--k 1.5"),
-        (("s2.db", "s3.db"), "s3.db"),
-    ):
-        done = sigmazero("report", "s.db", *words)
-        assert done.exit_code == 2, (words, done.output)
-        assert said in done.stderr
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("plot", "curve"), "did you mean 'curves'"),
+        (("plot", "curves", "--set", "lag=true"), "it has log, until"),
+        (("plot", "curves", "--set", "until=x"), "until must be a whole number"),
+        (("plot", "pareto", "--set", "log=true"), "it has none"),
+        (("plot", "curves", "-o", "s.db"), "would overwrite"),
+        (("plot", "curves", "-o", "c.gif"), "c.gif"),
+        (("plot", "curves", "--cost"), "--cost"),
+        (("report", "-o", "s.db", "--to", "csv"), "would overwrite"),
+        (("report", "-o", "t.docx"), "t.docx"),
+        (("report", "--samples", 3), "--samples 3"),
+        (("report", "-o", "p.html", "--table", "minimum-norm"), "--table"),
+        (("report", "-o", "p.html", "--cost"), "--cost"),
+        (("report", "--k", "1,x"), "--k 1,x"),
+        (("report", "s2.db", "s3.db"), "s3.db"),
+    ],
+)
+@pytest.mark.usefixtures("stored")
+def test_what_cannot_be_drawn_or_reported_is_named(sigmazero, words, said):
+    done = sigmazero(words[0], "s.db", *words[1:])
+    assert done.exit_code == 2, done.output
+    assert said in done.stderr

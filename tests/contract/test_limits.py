@@ -191,3 +191,11 @@ def test_a_model_that_counts_its_own_queries_sees_what_the_result_says():
     model, x = Counts().eval(), torch.rand(4, 1, 8, 8)
     result = sz.get("sigma-zero", steps=20).run(model, x, model.net(x).argmax(1), hardware=sz.Hardware(prepare="none"))
     assert model.seen == result.forwards.sum()
+
+
+@pytest.mark.parametrize("k", [5, 10, 20])
+def test_scores_alone_are_spent_on_the_budget(k):
+    model, rows = sz.models.load("demo"), sz.data.load("mnist-5k-heldout", limit=40)
+    attacks = sz.get("query-swap", queries=60), sz.get("sparse-rs", steps=57)
+    aimed, blind = (int(attack.run(model, rows.images, rows.labels, budget=k).success.sum()) for attack in attacks)
+    assert aimed > blind

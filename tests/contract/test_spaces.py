@@ -413,24 +413,29 @@ def asked_twice(seen: list[torch.Tensor]) -> int:
     return len(points) - len(torch.unique(points, dim=0))
 
 
-@pytest.mark.parametrize("name", [name for name in IN_SPACES if sz.ATTACKS[name].needs != "gradients"])
+@pytest.mark.parametrize("name", IN_SPACES)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_point_is_asked_about_twice(name, seed):
-    """But for the two answers that verify a success; rows differ in a feature that the network does not look at."""
+    """But for the two answers that verify a success, and for a gradient at a point of which the logits are known.
+
+    Rows differ in a feature that the network does not look at.
+    """
     plain = draw(random := Random(seed))
     x = numbered(plain, inputs(plain, random))
     net = network(len(plain), seed)
     net.get_parameter("0.weight")[:, -1] = 0
-    seen: list[torch.Tensor] = []
+    seen: dict[bool, list[torch.Tensor]] = {False: [x[:0]], True: [x[:0]]}
 
     def model(points):
-        seen.append(points.detach().clone())
+        seen[points.requires_grad].append(points.detach().clone())
         return net(points)
 
     attack = short(name, 100)
     result = attack.run(model, x, net(x).argmax(1), space=plain.space(), **how(attack, 3))
-    assert asked_twice(seen) <= 2 * len(x)
-    assert len(torch.cat(seen)) == int(result.forwards.sum())
+    assert asked_twice(seen[False]) <= 2 * len(x)
+    assert asked_twice(seen[True]) == 0
+    asked = {wanted: len(torch.cat(points)) for wanted, points in seen.items()}
+    assert asked == {False: int((result.forwards - result.backwards).sum()), True: int(result.backwards.sum())}
 
 
 @pytest.mark.parametrize("shape", [(8,), (1, 4, 4)])

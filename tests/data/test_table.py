@@ -121,29 +121,6 @@ def test_rows_left_out_are_counted():
         assert 3 not in Table.from_frame(frame, "y").ids
 
 
-def test_changes_in_fields():
-    frame = pd.DataFrame({"age": [30, 52], "job": ["clerk", "nurse"], "gap": [1.5, np.nan], "y": [0, 1]})
-    table = Table.from_frame(frame, "y", change={"job": {"cost": 3}})
-    x = table.rows().images
-    other = table.encode(frame.assign(age=[31, 52], job=["nurse", "nurse"]))
-    found = table.changes(x, other, ids=[7, 9])
-    expected = {
-        "row": [7, 7],
-        "field": ["age", "job"],
-        "before": [30, "clerk"],
-        "after": [31, "nurse"],
-        "cost": [1.0, 3.0],
-    }
-    assert found.to_dict("list") == expected
-
-
-def test_a_scaler_and_a_float32_network():
-    table = Table.from_frame(pd.DataFrame({"a": [1.0, 3.0], "job": ["x", "y"], "y": [0, 1]}), "y")
-    layer = table.scaler()
-    assert layer(table.rows().images).tolist() == [[-1, 1, 0], [1, 0, 1]]
-    assert layer(table.rows().images).dtype == torch.float32
-
-
 def test_parquet_keeps_dtypes_and_saved_columns_take_the_place_of_new_ones(tmp_path):
     frame = some_frame().drop(columns=["mixed", 7])
     frame.columns = frame.columns.astype("str")

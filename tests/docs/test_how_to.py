@@ -1,5 +1,6 @@
 """What the pages for users show is run, and what they name exists."""
 
+import doctest
 import re
 import shlex
 from typing import Any
@@ -15,7 +16,12 @@ from tests.helpers.networks import linear_problem
 
 pytestmark = pytest.mark.slow
 
+ROOT = DOCS.parent
 MADE_UP = {"adding-a-command.md", "adding-to-reports.md"}  # their commands are for the reader to add
+WRITTEN = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md")),
+    *(path for path in sorted(DOCS.rglob("*.md")) if path.name not in MADE_UP),
+]
 PAGES = ["own-model.md", "adding-a-defence.md", "which-attack.md", "blackbox.md"]
 
 
@@ -50,18 +56,30 @@ def test_python_about_a_model_at_hand_runs(page, tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out
 
 
-@pytest.mark.parametrize("page", sorted({path.name for path in DOCS.glob("*.md")} - MADE_UP))
-def test_commands_in_the_text_exist(page):
-    """Every `sigmazero ...` of a page, in blocks and in sentences, is read by the command as it would when run."""
+@pytest.mark.parametrize("page", ["spaces.md", "tables.md"])
+def test_the_sessions_of_the_page_run(page):
+    options = doctest.NORMALIZE_WHITESPACE
+    done = doctest.testfile(str(DOCS / page), module_relative=False, optionflags=options, encoding="utf-8")
+    assert done.attempted > 15
+    assert not done.failed
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.name)
+def test_commands_exist(path):
+    """Every `sigmazero ...`, in blocks and in sentences, is read by the command as it would when run."""
     top: Any = typer.main.get_command(app)
-    text = (DOCS / page).read_text(encoding="utf-8")
-    for command in re.findall(r"`(sigmazero [a-z][^`\n]*)`", text):
-        words = shlex.split(command)[1:]
-        found = top
-        while hasattr(found, "commands") and words and words[0] in found.commands:
-            found = found.commands[words.pop(0)]
-        assert found is not top or words[0].startswith("--"), command
-        options = {option for parameter in found.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    text = path.read_text(encoding="utf-8").replace("\\\n", "")
+    lines = re.findall(r"^sigmazero .*$", "".join(re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S)), re.M)
+    for command in [*lines, *re.findall(r"`(sigmazero [a-z][^`\n]*)`", text)]:
+        words = shlex.split(command.split(">")[0], comments=True)[1:]
+        called = top
+        while hasattr(called, "commands") and words and words[0] in called.commands:
+            called = called.commands[words.pop(0)]
+        if command in lines and words != ["--version"]:
+            called.make_context("sigmazero", words)
+            assert not [word for word in words if word.startswith("experiments/") and not (ROOT / word).is_file()]
+        assert called is not top or words[0].startswith("--"), command
+        options = {option for parameter in called.params for option in (*parameter.opts, *parameter.secondary_opts)}
         given = {word.split("=")[0] for word in words if word.startswith("--")}
         assert given <= options | {"--help"}, command
 

@@ -38,16 +38,6 @@ def test_python_in_the_readme_runs(capsys):
     assert "fooled" in capsys.readouterr().out
 
 
-def test_commands_in_the_readme_exist():
-    command: Any = typer.main.get_command(app)
-    lines = [line.split("#")[0].split() for block in _blocks(ROOT / "README.md", "sh") for line in block.splitlines()]
-    used = [words for words in lines if words[:1] == ["sigmazero"]]
-    assert used
-    for words in used:
-        options = {option for parameter in command.commands[words[1]].params for option in parameter.opts}
-        assert {word for word in words if word.startswith("--")} <= options
-
-
 @pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.name)
 def test_links_lead_somewhere(path):
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", path.read_text(encoding="utf-8")):

@@ -379,21 +379,22 @@ def read_markdown(text: str) -> dict[str, Figures]:
 
 def read_evaluation(text: str) -> tuple[list[tuple[str, Figures]], dict[str, dict[str, Figures]]]:
     """Read `print(evaluation)`: the best attack of each sentence with its figures, and the rows of each table."""
-    by, unit = r"(?P<attack>\S+?)(?:, the best of (?P<attacks>\d+) attacks)?\.", r"(?P<unit>features|pixels)"
-    samples = r"of the (?P<samples>\d+) samples"
+    samples, end = r"(?P<samples>\d+) (?:images|samples)", r" \((?P<attack>\S+)\)(?:; weakest: row \d+, .*)?\."
     patterns = (
-        rf"(?:.*: )?Changing (?P<median_l0>\S+) {unit} fools half {samples}, by {by}",
-        rf"(?:.*: )?Changing (?P<k>\d+) {unit} fools (?P<rate>[\d.]+ %) {samples}, by {by}",
-        rf"(?:.*: )?No attack fools half {samples}; (?P<attack>\S+) fools (?P<rate>[\d.]+ %)"
-        r"(?:, the best of (?P<attacks>\d+) attacks)?\.",
+        rf"(?:.*: )?Half of {samples} are fooled by changing (?P<median_l0>one|[\d.]+){ALL}{end}",
+        rf"(?:.*: )?Changing at most (?P<k>one|\d+){ALL} fools (?P<rate>[\d.]+ %) of {samples}{end}",
+        rf"(?:.*: )?Fewer than half of {samples} are fooled: (?P<rate>[\d.]+ %){end}",
     )
     said = []
     for line in text.partition("\n\n")[0].splitlines():
         found = next((m for each in patterns if (m := re.fullmatch(each, line))), None)
         if found is None:
             raise Unread(f"no reader knows {line!r}")
-        given = {name: words for name, words in found.groupdict().items() if words is not None}
-        said.append((given.pop("attack"), _told(given, median_l0=1)))
+        given = {
+            name: "1" if words == "one" else words for name, words in found.groupdict().items() if words is not None
+        }
+        in_pixels = {"in_pixels": Shown(1.0)} if given.pop("unit", "") == "pixel" else {}
+        said.append((given.pop("attack"), _told(given, median_l0=1) | in_pixels))
     parts = re.split(r"(?=^(?:Minimum-\w+|Fixed-budget) attacks, )", text, flags=re.MULTILINE)[1:]
     return said, {part.partition(" ")[0].lower(): read_markdown(part) for part in parts}
 

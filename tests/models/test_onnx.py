@@ -11,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from torch import nn
 from torch.nn import functional as F
 
+import sigmazero as sz
 from sigmazero import data
 from sigmazero.models import load
 from sigmazero.models.onnx import load_onnx
@@ -109,6 +110,7 @@ def test_operators(case, tmp_path):
 
 
 def test_a_network_has_gradients_moves_and_takes_any_number_of_rows(tmp_path):
+    torch.manual_seed(0)
     own = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2)).requires_grad_(False)
     weights = {f"l{name}".replace(".", ""): value for name, value in own.state_dict().items()}
     nodes = [
@@ -123,6 +125,9 @@ def test_a_network_has_gradients_moves_and_takes_any_number_of_rows(tmp_path):
     one, other = (torch.autograd.grad(z.sum(), x)[0] for z in (network(x), own(x.flatten(1))))
     assert torch.allclose(one, other, atol=1e-6)
     assert torch.equal(pickle.loads(pickle.dumps(network))(x), network(x))
+    y, flat = own(x.flatten(1)).argmax(1), x.detach().flatten(1)
+    proved = [sz.certify(f, z, y, up_to=1, attack=None) for f, z in ((network, x.detach()), (own, flat))]
+    assert torch.equal(proved[0].lower, proved[1].lower)
     assert network.double()(x.double()).dtype == torch.float64
     network.load_state_dict(network.state_dict())
     linear = written(

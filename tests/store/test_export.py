@@ -88,7 +88,7 @@ def assert_same(lines: list[dict[str, Any]], perturbations: bool) -> None:
 @pytest.mark.parametrize("perturbations", [False, True])
 def test_csv_reads_back(store, tmp_path, perturbations):
     path = tmp_path / "new" / "out.csv"
-    assert export(store, path, "csv", perturbations) == 33
+    assert export(store, path, perturbations) == 33
     with path.open(encoding="utf-8", newline="") as file:
         lines: list[dict[str, Any]] = list(csv.DictReader(file))
     for line in lines if perturbations else []:
@@ -102,7 +102,7 @@ def test_csv_reads_back(store, tmp_path, perturbations):
 @pytest.mark.parametrize("perturbations", [False, True])
 def test_jsonl_reads_back_and_is_strict_json(store, tmp_path, perturbations):
     path = tmp_path / "out.jsonl"
-    assert export(store, path, "jsonl", perturbations) == 33
+    assert export(store, path, perturbations) == 33
 
     def refused(word: str) -> None:
         raise AssertionError(f"{word} is no JSON")
@@ -117,7 +117,7 @@ def test_jsonl_reads_back_and_is_strict_json(store, tmp_path, perturbations):
 def test_parquet_reads_back(store, tmp_path, perturbations):
     parquet = pytest.importorskip("pyarrow.parquet")
     path = tmp_path / "out.parquet"
-    assert export(store, path, "parquet", perturbations) == 33
+    assert export(store, path, perturbations) == 33
     read = parquet.read_table(path)
     assert_same(read.to_pylist(), perturbations)
     assert read["budget"].to_pylist() == [None] * 20 + [24] * 13
@@ -128,13 +128,13 @@ def test_parquet_reads_back(store, tmp_path, perturbations):
 def test_parquet_without_pyarrow_says_what_to_install(store, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ImportError, match="pip install pyarrow, or export to csv"):
-        export(store, tmp_path / "out.parquet", "parquet")
+        export(store, tmp_path / "out.parquet")
     assert [path.name for path in tmp_path.glob("*out*")] == []
 
 
 def test_bad_calls_are_named(store, stored, tmp_path):
-    with pytest.raises(ValueError, match="'xlsx': choose one of csv, jsonl, parquet"):
-        export(store, tmp_path / "out.xlsx", "xlsx")
+    with pytest.raises(ValueError, match=r"out.xlsx: name a file that ends in \.csv, \.jsonl or \.parquet"):
+        export(store, tmp_path / "out.xlsx")
     with pytest.raises(ValueError, match="is the store itself"):
         export(store, stored)
     with pytest.raises(IsADirectoryError, match="is a folder; name a file in it"):

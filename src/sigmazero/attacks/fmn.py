@@ -55,7 +55,7 @@ class FMN(Attack):
 
     asks: ClassVar[str] = "2 queries a step"
     paper: ClassVar[str] = "https://arxiv.org/abs/2102.12827"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     aliases: ClassVar[dict[str, str]] = {"α_init": "step_size", "γ_init": "budget_rate"}
 
     @cached_property

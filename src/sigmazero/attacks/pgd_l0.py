@@ -61,7 +61,7 @@ class PGDL0(budget.BudgetAttack):
 
     asks: ClassVar[str] = "2 queries a step, `restarts` times"
     paper: ClassVar[str] = "https://arxiv.org/abs/1909.05040"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     keeps_own: ClassVar[bool] = True
 
     @property

@@ -58,7 +58,7 @@ class Saliency(Attack):
 
     asks: ClassVar[str] = "2 queries a step, and 9 more for rows in a space"
     paper: ClassVar[str] = "https://arxiv.org/abs/1511.07528"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     finite_box: ClassVar[bool] = True
 
     def init(self, oracle: Oracle) -> State:

@@ -76,7 +76,7 @@ class SigmaZero(Attack):
 
     asks: ClassVar[str] = "2 queries a step"
     paper: ClassVar[str] = "https://arxiv.org/abs/2402.01879"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     aliases: ClassVar[dict[str, str]] = {
         "lr": "step_size",
         "η_0": "step_size",

@@ -67,7 +67,7 @@ class SparsePGD(budget.BudgetAttack):
 
     asks: ClassVar[str] = "2 queries a step"
     paper: ClassVar[str] = "https://arxiv.org/abs/2405.05075"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     @property
     def iterations(self) -> int:

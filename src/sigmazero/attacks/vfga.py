@@ -54,7 +54,7 @@ class VFGA(Attack):
 
     asks: ClassVar[str] = "2 × `samples` + 2 queries a step"
     paper: ClassVar[str] = "https://arxiv.org/abs/2011.12423"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     aliases: ClassVar[dict[str, str]] = {"n_samples": "samples"}
     keeps_own: ClassVar[bool] = True
     finite_box: ClassVar[bool] = True

@@ -32,7 +32,7 @@ from sigmazero.auto.result import CascadeResult
 from sigmazero.auto.verdict import DataId, Figure, Member, ModelId, Question, RecordedFinding, Times, Verdict
 from sigmazero.bench import identity
 from sigmazero.bench.constraints import DEFAULT_BOUNDS, Allowed
-from sigmazero.bench.loader import Loader
+from sigmazero.bench.loader import Loader, find_device
 from sigmazero.bench.plan import ModelSpec
 from sigmazero.bench.proofs import proof_key, recall_proofs
 from sigmazero.bench.provenance import package_hash, provenance
@@ -45,6 +45,7 @@ from sigmazero.core.oracle import Model
 from sigmazero.core.source import code_hash
 from sigmazero.data import Rows, rows_of
 from sigmazero.models.wrapping import by_names
+from sigmazero.models.wrapping.limits import refuse_small_limit
 from sigmazero.report.intervals import wilson
 from sigmazero.run.precision import Numbers
 from sigmazero.spaces.space import Space
@@ -117,6 +118,7 @@ def gate(
     spec = spec if isinstance(spec, ModelSpec) else None
     enough = needed(len(rows), at_least, lower_end)
     gating([], allow)  # refuses a code that does not exist
+    device = None if device is None else find_device(device)
     if at_least is not None and eps is None:
         raise ValueError(f"at_least={at_least} needs a number of changes; give eps, such as eps=24")
     # A model that the caller names is trusted.
@@ -129,6 +131,7 @@ def gate(
     how |= {"unit": unit, "precision": precision, "device": device, "attacks_to_run": attacks_to_run}
     auto = SparseAutoAttack(loaded, "L0", eps, seed, version=version, verbose=False, **how)
     known = identify(auto.model, name or _name(model), spec)
+    refuse_small_limit(auto.model, min(len(rows), batch_size))
     least = None if proofs is None else recall_bounds(Path(proofs), auto, rows, spec)
     say = (lambda line: sys.stderr.write(f"{known.name} on {rows.name}: {line}\n")) if progress else None
     findings = auto.examine(rows.images, rows.labels, claimed, say) if doctor else []

@@ -22,6 +22,7 @@ from sigmazero.core.model import check_ability
 from sigmazero.core.problem import Problem
 from sigmazero.core.result import Result
 from sigmazero.data import Rows
+from sigmazero.models.wrapping.limits import refuse_small_limit
 from sigmazero.run.precision import Numbers
 from sigmazero.store.facts import CellInfo, Facts
 from sigmazero.store.store import Store
@@ -55,7 +56,7 @@ def expand(questions: Sequence[Question], loader: Loader) -> tuple[list[Cell], l
     for question in questions:
         groups.setdefault((question.data, question.model), []).append(question)
     # By data first: its rows stay loaded for all its models.
-    order = {spec: place for place, spec in reversed(list(enumerate(q.data for q in questions)))}
+    order = {spec: number for number, spec in reversed(list(enumerate(q.data for q in questions)))}
     cells: dict[str, Cell] = {}  # by key: two names may stand for equal data
     missing: dict[tuple[str, str], Missing] = {}
     known: dict[ModelSpec, dict[str, Any]] = {}
@@ -78,6 +79,7 @@ def expand(questions: Sequence[Question], loader: Loader) -> tuple[list[Cell], l
             for question in group:
                 check_ability(question.label, question.attack.needs, loader.model(model))
                 cell = _cell(question, loader, known[model], fitting)
+                refuse_small_limit(loader.model(model), min(cell.info.rows, cell.batch_size))
                 cells.setdefault(cell.info.key, cell)
         except ABSENT as error:
             note(model.name, error, len(group))
@@ -92,19 +94,8 @@ def _cell(question: Question, loader: Loader, model: dict[str, Any], fitting: se
     if (question.unit, question.allowed) not in fitting:
         _refuse_misfit(question, rows)
         fitting.add((question.unit, question.allowed))
-    described = identity.describe_cell(
-        question.attack,
-        **model,
-        rows=rows,
-        targets=targets,
-        unit=question.unit,
-        budget=question.budget,
-        seed=question.seed,
-        precision=precision,
-        margin=question.margin,
-        allowed=question.allowed.identity(tuple(rows.images.shape[1:])),
-        surrogate=_surrogate(question.attack, loader),
-    )
+    surrogate = _surrogate(question.attack, loader)
+    described = identity.describe_cell(question, model, rows, targets, precision, surrogate)
     info = CellInfo.of(
         described,
         model=question.model.name,
@@ -248,9 +239,9 @@ class Subject:
 
     def facts(self, result: Result, positions: Tensor) -> Facts:
         """Return the facts of a result about the rows at these positions."""
-        problem, places = self.take(positions), positions.cpu()
-        targets = None if self.targets is None else self.targets[places]
-        return Facts.from_result(result, self.rows.labels[places], targets, problem.x, priced=problem.domain.priced)
+        problem, positions = self.take(positions), positions.cpu()
+        targets = None if self.targets is None else self.targets[positions]
+        return Facts.from_result(result, self.rows.labels[positions], targets, problem.x, priced=problem.domain.priced)
 
     def differences(self, info: CellInfo) -> list[str]:
         """Return how weights and rows differ from those that a cell is about."""

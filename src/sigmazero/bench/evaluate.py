@@ -22,12 +22,11 @@ from sigmazero.attacks import get as get_attack
 from sigmazero.bench.cells import expand
 from sigmazero.bench.constraints import Allowed, functions_of, space_key
 from sigmazero.bench.constraints import keep as keep_tensors
-from sigmazero.bench.loader import GIVEN, Loader, clean_rows, keep, surrogate_spec, without_target
+from sigmazero.bench.loader import GIVEN, Loader, clean_rows, find_device, keep, surrogate_spec, without_target
 from sigmazero.bench.plan import BATCH_SIZE, DataSpec, ModelSpec, Question
 from sigmazero.bench.reuse import reuse
 from sigmazero.bench.run import execute
 from sigmazero.bench.verify import Verification, verify
-from sigmazero.core import metrics
 from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Unit
 from sigmazero.core.extras import require
@@ -44,9 +43,10 @@ from sigmazero.report import findings as report_findings
 from sigmazero.report import runs as reported
 from sigmazero.report import table as tables
 from sigmazero.report.figures import curves
-from sigmazero.report.formats import escape_markdown, number, percent, rows, to_markdown
+from sigmazero.report.formats import escape_markdown, rows, to_markdown
 from sigmazero.report.notebook import draw_result, show_html
-from sigmazero.report.runs import TRANSFER, Group, Record, Run
+from sigmazero.report.runs import TRANSFER, Record, Run
+from sigmazero.report.sentence import sentences
 from sigmazero.spaces.space import Space
 from sigmazero.store.facts import CellInfo, Facts
 from sigmazero.store.merge import merge
@@ -71,12 +71,14 @@ class Evaluation:
 
     `print(evaluation)` says how many changes fool half of the samples, and shows a table. `evaluation["fmn"]` is the
     `Result` of one attack, and `for name in evaluation` goes through their names. All figures are read from the file
-    `store`, which is temporary unless you named one. `keys` are the cells in it, `failed` says why a cell failed.
+    `store`, which is temporary unless you named one. `keys` are the cells in it, `failed` says why a cell failed, and
+    `fresh` counts the samples that were attacked now: the others were in the file.
     """
 
     store: Path
     keys: tuple[str, ...]
     failed: dict[str, str] = field(default_factory=dict)
+    fresh: int = field(default=0, compare=False)
     _loader: Loader = field(default_factory=Loader, repr=False, compare=False)
     _scratch: _Scratch | None = field(default=None, repr=False, compare=False)
 
@@ -105,10 +107,10 @@ class Evaluation:
             if _plain(name) not in known:
                 raise KeyError(f"no attack {name!r} in this evaluation; {hint(name, infos)}")
             info = known[_plain(name)]
-            facts, places = store.facts(info.key), np.flatnonzero(store.stored(info.key))
+            facts, positions = store.facts(info.key), np.flatnonzero(store.stored(info.key))
             if not len(facts):
                 raise KeyError(f"{name!r} has no samples: {self.failed.get(info.key, 'it was not run')}")
-            x = clean_rows(store, info, self._loader).images[torch.from_numpy(places)]
+            x = clean_rows(store, info, self._loader).images[torch.from_numpy(positions)]
             found = report_findings.errors(report_findings.findings(store, reported.load(store, [info.key])))
         result = facts.to_result(x.double() if info.precision == "fp64" else x, info)
         classes, names = (tuple(info.about.get(word, ())) or None for word in ("classes", "names"))
@@ -187,7 +189,7 @@ class Evaluation:
         """Show sentences, tables and, of images, some samples of the best attack in a notebook."""
         found = self._runs()
         parts = [rows(table) for table in self._tables(found)]
-        return show_html(" ".join(_sentences(found)), parts, self._pictures(found), self._remarks())
+        return show_html(" ".join(sentences(found, mix=True)) or NOTHING, parts, self._pictures(found), self._remarks())
 
     def _pictures(self, found: Sequence[Run]) -> list[Any]:
         """Draw some samples of the strongest attack; nothing where the inputs or matplotlib are not there."""
@@ -217,37 +219,13 @@ class Evaluation:
 
     def _text(self, escape: Callable[[str], str]) -> str:
         found = self._runs()
-        first = "\n".join(map(escape, _sentences(found)))
+        first = "\n".join(map(escape, sentences(found, mix=True))) or NOTHING
         parts = [first, *([self.table()] if found else []), *map(escape, self._remarks())]
         return "\n\n".join(parts)
 
 
 def _plain(name: str) -> str:
     return name.casefold().replace("_", "-")
-
-
-def _sentences(found: Sequence[Run]) -> list[str]:
-    """Say for each model how many changes fool half of its samples, by the best attack."""
-    groups = reported.groups(found, mix=True) if found else []
-    if len(groups) == 1:
-        return [_sentence(groups[0])]
-    return [f"{group.title}: {_sentence(group)}" for group in groups] or [NOTHING]
-
-
-def _sentence(group: Group) -> str:
-    """Say how the best attack did: its median, or with budgets alone its success rate within the smallest."""
-    samples, unit, best = f"the {group.info.rows} samples", f"{group.unit}s", group.strongest
-    least = min((run.budget for run in group.fixed if run.budget is not None), default=None)
-    tried = group.free or [run for run in group.fixed if run.budget == least]
-    of = f", the best of {len(tried)} attacks" if len(tried) > 1 else ""
-    if not group.free and least is not None:
-        best = max(tried, key=lambda run: metrics.asr(run.changes, least))
-        rate = percent(metrics.asr(best.changes, least))
-        return f"Changing {least} {unit} fools {rate} of {samples}, by {best.info.attack}{of}."
-    median = metrics.median(best.changes)
-    if np.isinf(median):
-        return f"No attack fools half of {samples}; {best.info.attack} fools {percent(metrics.asr(best.changes))}{of}."
-    return f"Changing {number(median, 1)} {unit} fools half of {samples}, by {best.info.attack}{of}."
 
 
 def evaluate(
@@ -331,12 +309,12 @@ def evaluate(
     data = fspath(data) if isinstance(data, PathLike) else data
     model = fspath(model) if isinstance(model, PathLike) else model
     model, data = for_data(model, data)
-    place = _device(model, device)
+    where = _device(model, device)
     if isinstance(model, str):
         model = ModelSpec(model, model)
     if isinstance(data, str):
         data = DataSpec(data, data)
-    loader = Loader(place, trust=_named(model, data))
+    loader = Loader(where, trust=_named(model, data))
     spec = _model(model, name, loader)
     given = [attacks] if isinstance(attacks, str | Attack) else attacks
     methods = [attack_of(each) for each in given or [DEFAULT_ATTACK[ability_of(loader.model(spec))]]]
@@ -385,7 +363,7 @@ def _run(
         warn_caller(f"{label} failed: {error}", RuntimeWarning)
     if report.interrupted:
         raise KeyboardInterrupt  # as Python code expects; what is finished stays in the store
-    return Evaluation(path, keys, report.failed, loader)
+    return Evaluation(path, keys, report.failed, report.rows, loader)
 
 
 def _tensor(values: Any) -> Any:
@@ -412,13 +390,7 @@ def _device(model: object, device: str | torch.device | None) -> torch.device:
     if device is None:
         parameter = next(model.parameters(), None) if isinstance(model, nn.Module) else None
         return torch.device("cpu") if parameter is None else parameter.device
-    try:
-        place = torch.device(device)
-    except RuntimeError:
-        raise ValueError(f"device={device!r} is no device; give 'cpu' or 'cuda', or leave it out") from None
-    if place.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device={device!r}: torch sees no CUDA device here; give 'cpu', or leave it out")
-    return place
+    return find_device(device)
 
 
 def _model(model: Any, name: str | None, loader: Loader) -> ModelSpec:

@@ -94,24 +94,22 @@ def seconds_per_query(model: Model, x: torch.Tensor) -> float:
 class Progress:
     """Count rows for people, and queries for the time left: a row of one cell may take far longer than of another."""
 
-    def __init__(self, cells: Sequence[Cell], rows: Sequence[int]) -> None:
-        self.cells, self.total, self.done, self.cell = cells, sum(rows), 0, ""
-        self._queries = [queries(cell.question) for cell in cells]  # for a row
-        self.pace = Pace(sum(map(int.__mul__, rows, self._queries)))
+    def __init__(self, rows: int, queries: int) -> None:
+        self.total, self.done, self.cell = rows, 0, ""
+        self.pace = Pace(queries)
         self.advance: Advance = ignore
         self._began, self._noted = time.monotonic(), 0.0
 
-    def begin(self, place: int) -> None:
+    def begin(self, cell: Cell) -> None:
         """Note the cell that a worker begins with."""
-        info = self.cells[place].info
-        self.cell = f"{info.attack} against {info.model} on {info.dataset}"
+        self.cell = f"{cell.info.attack} against {cell.info.model} on {cell.info.dataset}"
         self.advance(0)
 
-    def add(self, place: int, rows: int, failed: bool = False) -> None:
-        """Count rows of a cell that were stored or have failed."""
+    def add(self, rows: int, queries: int, failed: bool = False) -> None:
+        """Count rows, with their expected queries, that were stored or have failed."""
         self.done += 0 if failed else rows
-        self.pace.advance(rows * self._queries[place])
-        self.advance(rows * self._queries[place])
+        self.pace.advance(rows * queries)
+        self.advance(rows * queries)
 
     @property
     def words(self) -> str:

@@ -35,7 +35,7 @@ from sigmazero.run.precision import strictly
 from sigmazero.store.facts import CellInfo
 
 if TYPE_CHECKING:
-    from sigmazero.bench.plan import ModelSpec
+    from sigmazero.bench.plan import ModelSpec, Question
 
 ROWS = 16  # clean inputs whose logits identify a model
 RANDOM = "SZ003"  # the finding of a model that answers the same question differently
@@ -91,9 +91,9 @@ def describe_model(network: nn.Module, spec: ModelSpec | None = None) -> dict[st
     if spec is None:
         known: dict[str, Any] = {"class": f"{type(network).__module__}.{type(network).__qualname__}"}
     else:
-        place, _, function = spec.spec.rpartition(":")
+        source, _, function = spec.spec.rpartition(":")
         known = {"function": function, "normalize": spec.normalize}
-        file = Path(spec.spec) if not place else Path(place) if place.endswith(".py") else module_file(place)
+        file = Path(spec.spec) if not source else Path(source) if source.endswith(".py") else module_file(source)
         known |= {} if file is None else {"file": hash_file(file)}
         code += [] if file is None else [file]
     programs = [str(getattr(module, "code", "")) for module in network.modules() if isinstance(module, PROGRAMS)]
@@ -102,12 +102,12 @@ def describe_model(network: nn.Module, spec: ModelSpec | None = None) -> dict[st
 
 
 def probed(count: int) -> Tensor:
-    """Return the places of up to 16 of so many inputs, evenly spread."""
+    """Return the positions of up to 16 of `count` inputs, evenly spread."""
     return torch.linspace(0, count - 1, min(count, ROWS), device="cpu").round().long()
 
 
 def probe(network: Model, x: Tensor) -> Tensor:
-    """Return the network's logits for the inputs at these places, in double precision on the CPU."""
+    """Return the network's logits for the probed inputs, in double precision on the CPU."""
     rows = probed(len(x)).to(x.device)
     # This must not change the random numbers that a network draws later.
     with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []), strictly(network, x.device):
@@ -169,41 +169,33 @@ def _plain(value: Any) -> Any:
 
 
 def describe_cell(
-    attack: Attack,
-    *,
-    weights: str,
-    code: dict[str, Any],
+    question: Question,
+    model: dict[str, Any],
     rows: Rows,
     targets: Tensor | None,
-    unit: str,
-    budget: int | None,
-    seed: int,
     precision: str,
-    allowed: Mapping[str, Any],
-    margin: float = 0.0,
     surrogate: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return all that decides the answer, as JSON holds it; its digest is the key of the cell.
+    """Return all that decides the answer to a question, as JSON holds it; its digest is the key of the cell.
 
-    Names, machine, device and batch size are left out, and so are a margin and a surrogate where there is none.
+    Names, machine, device and batch size are left out, and so are a margin and a surrogate if there is none.
 
-    allowed    what `Allowed.identity` returns
-    surrogate  weights and code of a second network
+    model, surrogate   weights and code
     """
     return {
-        **({"margin": margin} if margin else {}),
+        **({"margin": question.margin} if question.margin else {}),
         **({"surrogate": surrogate} if surrogate else {}),
         "format": FORMAT,
-        "attack": describe_attack(attack),
-        "model": {"weights": weights, "code": code},
+        "attack": describe_attack(question.attack),
+        "model": model,
         "data": rows.content_hash,
         "ids": hash_integers(rows.ids),
         "targets": None if targets is None else hash_integers(targets),
-        "unit": unit,
-        "budget": budget,
-        "seed": seed,
+        "unit": question.unit,
+        "budget": question.budget,
+        "seed": question.seed,
         "precision": precision,
-        **allowed,
+        **question.allowed.identity(tuple(rows.images.shape[1:])),
     }
 
 

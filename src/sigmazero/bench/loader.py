@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from torch import Tensor, nn
 
 from sigmazero import data, models
@@ -94,6 +94,23 @@ def _source(spec: ModelSpec | DataSpec) -> str:
     return spec.spec if isinstance(spec, ModelSpec) else spec.source
 
 
+def find_device(name: str | torch.device) -> torch.device:
+    """Return a device that exists here; "auto" is CUDA where there is one.
+
+    >>> find_device("cpu")
+    device(type='cpu')
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        found = torch.device(name)
+    except RuntimeError:
+        raise ValueError(f"there is no device {name!r}; use cpu, cuda or auto") from None
+    if found.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device {name!r}: torch sees no CUDA device here; use cpu")
+    return found
+
+
 class Loader:
     """Load models and rows; keep one of each, since a plan may name more than memory holds.
 
@@ -102,7 +119,7 @@ class Loader:
     """
 
     def __init__(self, device: str | torch.device = "cpu", trust: Container[str] = ()) -> None:
-        self.device, self.trust = torch.device(device), trust
+        self.device, self.trust = find_device(device), trust
         self.spaces: dict[str, Space] = {}  # with functions, which a store cannot keep; by `constraints.space_key`
         self._model: tuple[ModelSpec, nn.Module] | None = None
         self._double: tuple[nn.Module, nn.Module] | None = None
@@ -207,11 +224,11 @@ def load_rows(spec: DataSpec) -> Rows:
     if not is_code(spec.source):
         more: dict[str, Any] = {"limit": spec.limit, "seed": spec.seed, "bounds": spec.bounds}
         return data.load(spec.source, rows=chosen, **more)
-    place, _, name = spec.source.rpartition(":")
-    function = getattr(importlib.import_module(place), name, None)
+    module, _, name = spec.source.rpartition(":")
+    function = getattr(importlib.import_module(module), name, None)
     made = function() if callable(function) else None
     if not isinstance(made, Rows):
-        raise ValueError(f"data {spec.source!r}: {place} needs a function {name} that returns sigmazero.data.Rows")
+        raise ValueError(f"data {spec.source!r}: {module} needs a function {name} that returns sigmazero.data.Rows")
     rows = made if chosen is None else made.select(chosen)
     return rows if spec.limit is None else rows.limit(spec.limit, spec.seed)
 
@@ -248,7 +265,10 @@ _ORIGIN = TypeAdapter(Origin)
 
 def origin(info: CellInfo) -> Origin:
     """Return the source of model and rows of a stored cell, as a `Loader` takes them."""
-    return _ORIGIN.validate_python({name: info.origin.get(name) for name in Origin._fields})
+    try:
+        return _ORIGIN.validate_python({name: info.origin.get(name) for name in Origin._fields})
+    except ValidationError as error:  # whose text may show paths
+        raise ValueError("the store does not say where model and rows of this cell came from") from error
 
 
 def keep(store: Store, rows: Rows) -> bool:

@@ -172,5 +172,5 @@ def is_code(source: str) -> bool:
     >>> is_code("package.module:rows"), is_code("mnist"), is_code("C:/rows.npz")
     (True, False, False)
     """
-    place, colon, name = source.rpartition(":")
-    return bool(colon) and name.isidentifier() and all(part.isidentifier() for part in place.split("."))
+    module, colon, name = source.rpartition(":")
+    return bool(colon) and name.isidentifier() and all(part.isidentifier() for part in module.split("."))

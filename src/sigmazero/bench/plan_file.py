@@ -352,27 +352,27 @@ class _Builder:
         for values in itertools.product(*table.sweep.values()):
             swept = dict(zip(table.sweep, values, strict=True))
             label = " ".join([name, *(f"{key}={value}" for key, value in swept.items())])
-            given, place = {**table.parameters, **swept}, ("attacks", name, "parameters")
+            given, where = {**table.parameters, **swept}, ("attacks", name, "parameters")
             if is_foreign(base):
-                yield name, planned(base, label, given, steps, lambda what, at=place: self.error(what, *at))  # type: ignore[misc]
+                yield name, planned(base, label, given, steps, lambda what, at=where: self.error(what, *at))  # type: ignore[misc]
                 continue
             if "steps" in given:
-                raise self.error("write steps beside parameters, not among them", *place)
+                raise self.error("write steps beside parameters, not among them", *where)
             attack = registry.get(base)
             chosen: dict[str, Any] = {} if steps is None else {"steps": steps}
             for key, value in given.items():
                 try:
-                    chosen[key] = _parameter(attack, key, value)
+                    chosen[key] = parameter(attack, key, value)
                 except ValueError as error:
                     kind = "sweep" if key in swept else "parameters"
                     raise self.error(str(error), "attacks", name, kind, key) from None
             try:
                 yield name, replace(registry.get(base, **chosen), name=label)
             except (TypeError, ValueError) as error:
-                raise self.error(f"{base}: {error}", *place) from None
+                raise self.error(f"{base}: {error}", *where) from None
 
 
-Levels = list[tuple[KeyPath, Settings]]  # tables and their places: of the attack, of the grid, of the plan
+Levels = list[tuple[KeyPath, Settings]]  # tables and their paths: of the attack, of the grid, of the plan
 
 
 def _setting(levels: Levels, key: str) -> Any:
@@ -385,7 +385,7 @@ def _path(levels: Levels, key: str) -> KeyPath:
     return next(((*path, key) for path, table in levels if getattr(table, key) is not None), ())
 
 
-def _parameter(attack: Attack, key: str, value: Any) -> Any:
+def parameter(attack: Attack, key: str, value: Any) -> Any:
     """Return the value of a parameter of an attack; a text may name a network or another attack."""
     known = attack.parameters()
     if key not in known:

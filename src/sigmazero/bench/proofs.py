@@ -66,7 +66,7 @@ def certify_into(
 
     def store_proofs() -> None:
         with Store(path, write=True) as store:
-            store.prove(key, {digests[place]: proof for place, proof in waiting.items()})
+            store.prove(key, {digests[position]: proof for position, proof in waiting.items()})
         waiting.clear()
 
     stored, took = time.perf_counter(), 0.0
@@ -74,11 +74,11 @@ def certify_into(
         with bar("certify", len(rows), progress, "inputs") as advance:
             for block in certifier.run(advance):
                 fields = (found.lower, found.over_reals, found.seconds)
-                for place, least, reals, seconds in zip(
+                for position, least, reals, seconds in zip(
                     block.tolist(), *(each[block].tolist() for each in fields), strict=True
                 ):
-                    if least > known[place]:
-                        waiting[place] = Proof(least, OVER_REALS if reals else METHOD, VERSION, seconds)
+                    if least > known[position]:
+                        waiting[position] = Proof(least, OVER_REALS if reals else METHOD, VERSION, seconds)
                 begin = time.perf_counter()
                 if (begin - stored) * SHARE >= took:
                     store_proofs()

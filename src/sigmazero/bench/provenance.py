@@ -65,7 +65,7 @@ def package_hash() -> str:
 
 def commit() -> dict[str, Any]:
     """Return the commit of this code and whether it has uncommitted changes, if it runs from a checkout."""
-    root = next((place for place in PACKAGE.parents if (place / ".git").exists()), None)
+    root = next((folder for folder in PACKAGE.parents if (folder / ".git").exists()), None)
     if root is not None:
         with suppress(OSError, subprocess.SubprocessError):  # without git, or not the owner of the checkout: not known
             head, changes = (_git(root, *words) for words in (("rev-parse", "HEAD"), ("status", "--porcelain")))

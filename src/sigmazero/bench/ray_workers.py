@@ -98,9 +98,7 @@ class RayWorkers:
 
     remote = True
 
-    def __init__(
-        self, loader: Loader, workers: int | None = None, address: str | None = None, gpus: float | None = None
-    ) -> None:
+    def __init__(self, loader: Loader, workers: int | None = None, address: str | None = None) -> None:
         package = str(Path(sigmazero.__file__).parent)
         environment = {"py_modules": [package], "env_vars": {"OMP_NUM_THREADS": "1"}}
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "runtime_env": environment}
@@ -120,11 +118,11 @@ class RayWorkers:
         try:
             self.ray.init(address or "local", **options)
         except Exception as error:  # of many types: no cluster, another version, no token
-            place = address or "this machine"
-            raise RuntimeError(f"no Ray cluster can be used at {place}: {one_line(error)}") from error
-        self.loader, self._gpus = loader, (gpus or 1.0) if loader.device.type == "cuda" else 0.0
+            where = address or "this machine"
+            raise RuntimeError(f"no Ray cluster can be used at {where}: {one_line(error)}") from error
+        self.loader, self._gpus = loader, int(loader.device.type == "cuda")
         room = self.ray.cluster_resources()
-        self.size = workers or max(int(room.get("GPU", 0) / self._gpus if self._gpus else room.get("CPU", 1)), 1)
+        self.size = workers or max(int(room.get("GPU" if self._gpus else "CPU", 1)), 1)
         self._references: dict[Spec, Any] = {}
 
     def start(self, number: int) -> WorkerExecutor:

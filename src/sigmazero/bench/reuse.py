@@ -31,9 +31,9 @@ class ModelChanged(ValueError):
 
     def __init__(self, store: Store, info: CellInfo, row: int | None, what: str) -> None:
         self.key = info.key
-        place = "" if row is None else f"row {row} of "
+        where = "" if row is None else f"row {row} of "
         super().__init__(
-            f"{store.path}: {place}{info.attack} against {info.model}: {what}. The model's outputs differ from the "
+            f"{store.path}: {where}{info.attack} against {info.model}: {what}. The model's outputs differ from the "
             "stored ones, although its weights and source files are unchanged. Run with --anew (anew=True) to replace "
             "these facts, or use another store"
         )

@@ -83,17 +83,18 @@ def execute(
     recognise_rows(store, loader)  # so that proofs find the rows of these cells
     engine = Here(loader) if engine is None else engine
     with closing(engine):
-        jobs: list[_Job] = []
+        jobs: dict[str, _Job] = {}
         for cell in cells:
             missing = ~ready(cell, store) & (True if only is None else only[cell.info.key])
-            batches = np.unique(np.flatnonzero(missing) // cell.batch_size).tolist()
-            jobs += [_Job(len(jobs), cell, missing, batches)] if batches else []
+            if missing.any():
+                batches = np.unique(np.flatnonzero(missing) // cell.batch_size).tolist()
+                jobs[cell.info.key] = _Job(cell, missing, batches, queries(cell.question))
         if not jobs:
             return RunSummary()
         if engine.remote:
             loader.release()  # workers need the memory of the device
         say = say or (lambda text: None)
-        counts = Progress([job.cell for job in jobs], [int(job.missing.sum()) for job in jobs])
+        counts = Progress(sum(job.left for job in jobs.values()), sum(job.left * job.queries for job in jobs.values()))
         moving = bar(title, counts.pace.total, progress, "queries", lambda: counts.words, say)
         with interruptible(say) as stop, moving as counts.advance:
             return _Run(jobs, store, engine, counts, stop, say, about or {}).run()
@@ -107,23 +108,29 @@ def ready(cell: Cell, store: Store) -> Mask:
 
 @dataclass
 class _Job:
-    """A cell that is run: its place in the progress, the rows that are missing, and the batches to hand out.
+    """A cell that is run: the rows that are missing, and the batches to hand out.
 
+    queries         expected queries of a row
     examined        how often the doctor was run
     failures        units that failed
     succeeded       whether a unit succeeded: then the cell is not given up
     rows, seconds   rows computed so far, and the seconds that workers took for them
     """
 
-    place: int
     cell: Cell
     missing: Mask
     batches: list[int]
+    queries: int
     examined: int = 0
     failures: int = 0
     succeeded: bool = False
     rows: int = 0
     seconds: float = 0.0
+
+    @property
+    def left(self) -> int:
+        """Return the number of missing rows."""
+        return int(self.missing.sum())
 
     def cut(self, count: int) -> Unit:
         """Take up to `count` consecutive batches."""
@@ -140,7 +147,7 @@ class _Worker:
     """A worker and its executor.
 
     provenance   its versions, once it is ready
-    job          the cell of its last unit
+    cell         of its last unit
     unit         the unit that it attacks, if any
     deaths       how often it has died before it was ready
     errors       how many units have failed in a row
@@ -149,7 +156,7 @@ class _Worker:
     number: int
     executor: WorkerExecutor
     provenance: dict[str, Any] | None = None
-    job: _Job | None = None
+    cell: Cell | None = None
     unit: Unit | None = None
     deaths: int = 0
     errors: int = 0
@@ -159,11 +166,12 @@ class _Worker:
 class _Run:
     """One run of some cells on an engine, into a store.
 
+    jobs    the cells, by their keys
     again   failed units, which are handed out first
     runs    the number of each run in the store, by its provenance
     """
 
-    jobs: list[_Job]
+    jobs: dict[str, _Job]
     store: Store
     engine: Engine
     progress: Progress
@@ -171,7 +179,7 @@ class _Run:
     say: Say
     about: Mapping[str, str]
     summary: RunSummary = field(default_factory=RunSummary)
-    again: list[tuple[_Job, Unit]] = field(default_factory=list)
+    again: list[Unit] = field(default_factory=list)
     workers: dict[int, _Worker] = field(default_factory=dict)
     futures: dict[Future[Any], _Worker] = field(default_factory=dict)
     runs: dict[str, int] = field(default_factory=dict)
@@ -193,12 +201,15 @@ class _Run:
 
     def _work(self) -> None:
         """Hand out units and store their results, until nothing is left; after Ctrl-C, until no worker is busy."""
-        while self._running() or (not self.stop.is_set() and (self.again or any(job.batches for job in self.jobs))):
+        while self._running() or not (self.stop.is_set() or self._all_handed_out()):
             if not self.stop.is_set():
                 self._hand_out()
             done, _ = wait(self.futures, timeout=TICK, return_when=FIRST_COMPLETED)
             for future in done:
                 self._receive(self.futures.pop(future), future)
+
+    def _all_handed_out(self) -> bool:
+        return not self.again and not any(job.batches for job in self.jobs.values())
 
     def _running(self) -> list[str]:
         """Return the keys of the cells that workers attack now."""
@@ -211,54 +222,57 @@ class _Run:
         for worker in sorted(self.workers.values(), key=lambda worker: worker.number):
             if worker.provenance is None or worker.unit is not None:
                 continue
-            taken = self._take(worker)
-            if taken is None:
+            unit = self._take(worker)
+            if unit is None:
                 return
-            job, unit = taken
+            job = self._job(unit)
             if not job.examined:
-                self.store.retry(job.cell.info.key)
+                self.store.retry(unit.cell.info.key)
             # The doctor runs once for a cell, and again if that worker died: the doctor may have killed it.
             examine = job.examined == 0 or (job.examined == 1 and unit.tries > 0)
             job.examined += examine
-            worker.job, worker.unit = job, replace(unit, examine=examine)
-            self.progress.begin(job.place)
+            worker.cell, worker.unit = unit.cell, replace(unit, examine=examine)
+            self.progress.begin(unit.cell)
             try:
                 self.futures[worker.executor.submit(Worker.attack, worker.unit)] = worker
             except BrokenExecutor:  # it died while it was idle
                 worker.unit = None
-                self._again(job, unit, unit.tries)
+                self._again(unit, unit.tries)
                 self._replace(worker)
             faults.reach("unit.sent")
 
-    def _take(self, worker: _Worker) -> tuple[_Job, Unit] | None:
-        """Return the next unit for a worker and its cell; None if everything is handed out."""
+    def _job(self, unit: Unit) -> _Job:
+        return self.jobs[unit.cell.info.key]
+
+    def _take(self, worker: _Worker) -> Unit | None:
+        """Return the next unit for a worker; None if everything is handed out."""
         if self.again:
             return self.again.pop(0)
-        left = [job for job in self.jobs if job.batches]
+        left = [job for job in self.jobs.values() if job.batches]
         if not left:
             return None
         if not self.engine.remote:
-            return left[0], left[0].cut(1)
+            return left[0].cut(1)
         job = max(left, key=lambda job: self._priority(job, worker))
         # One batch of a new cell, to time it; later as many as take about ten seconds, but no more than a fair share.
         fair, batch = -(-len(job.batches) // self.engine.size), job.seconds * job.cell.batch_size
         count = min(int(UNIT_SECONDS * job.rows / max(batch, 1e-9)), fair) if job.rows else 1
-        return job, job.cut(max(count, 1))
+        return job.cut(max(count, 1))
 
     def _priority(self, job: _Job, worker: _Worker) -> tuple[int, float]:
         """Rate a cell for a worker: first those it has loaded, then those with most queries left for each worker."""
         q, loaded = job.cell.question, 0
-        if worker.job is not None:
-            last = worker.job.cell.question
-            loaded = (worker.job is job) + ((last.model, last.data) == (q.model, q.data)) + (last.model == q.model)
-        others = [other.job for other in self.workers.values() if other is not worker and other.job is not None]
-        same = sum(other.cell.question.model == q.model for other in others)
-        return loaded, int(job.missing.sum()) * queries(q) / (1 + same)
+        if worker.cell is not None:
+            last = worker.cell.question
+            model = last.model == q.model
+            loaded = (worker.cell is job.cell) + (model and last.data == q.data) + model
+        others = [other.cell for other in self.workers.values() if other is not worker and other.cell is not None]
+        same = sum(cell.question.model == q.model for cell in others)
+        return loaded, job.left * job.queries / (1 + same)
 
-    def _again(self, job: _Job, unit: Unit, tries: int) -> None:
+    def _again(self, unit: Unit, tries: int) -> None:
         """Queue a failed unit again, batch by batch."""
-        parts = [replace(unit, start=rows.start, stop=rows.stop, tries=tries) for rows in unit.batches()]
-        self.again += [(job, part) for part in parts]
+        self.again += [replace(unit, start=rows.start, stop=rows.stop, tries=tries) for rows in unit.batches()]
 
     # Workers that come and go ---------------------------------------------------------------------------------------
 
@@ -283,22 +297,22 @@ class _Run:
     def _receive(self, worker: _Worker, future: Future[Any]) -> None:
         """Handle what a worker returns: its versions, the facts of a unit, or its death."""
         faults.reach("unit.heard")
-        error, unit, job = future.exception(), worker.unit, worker.job
+        error, unit = future.exception(), worker.unit
         worker.unit = None
-        if unit is None or job is None:
+        if unit is None:
             self._introduced(worker, future)
         elif isinstance(error, BrokenExecutor):
-            how = worker.executor.end()
-            self._failed(job, unit, how)
+            self._failed(unit, worker.executor.end())
             self._replace(worker)
         else:  # an error here comes from sending the unit or its result
             result = future.result() if error is None else UnitResult(error=repr(error), line=one_line(error))
+            job = self._job(unit)
             self._store(worker, job, result)
             worker.errors = worker.errors + 1 if result.error else 0
             job.succeeded |= not result.error
             if result.error:
                 left = [rows.start for rows in unit.batches() if job.missing[rows].any()]
-                self._failed(job, replace(unit, start=min(left, default=unit.start)), result.line, result.error)
+                self._failed(replace(unit, start=min(left, default=unit.start)), result.line, result.error)
             if worker.errors > 1 and self.engine.remote:  # its device may be broken
                 self._replace(worker)
 
@@ -321,34 +335,34 @@ class _Run:
 
     # Results --------------------------------------------------------------------------------------------------------
 
-    def _failed(self, job: _Job, unit: Unit, line: str, trace: str = "") -> None:
+    def _failed(self, unit: Unit, line: str, trace: str = "") -> None:
         """Try a unit again, or store that its rows failed; give up a cell in which nothing succeeds.
 
         trace   the traceback of an error; empty if the worker died
         """
-        rows, info = f"rows {unit.start} to {unit.stop}", job.cell.info
+        rows, info, job = f"rows {unit.start} to {unit.stop}", unit.cell.info, self._job(unit)
         final = line.startswith(NUMBERED_OTHERWISE)  # another try would compute wrong figures
         if unit.tries + 1 < TRIES and not final:
-            self._again(job, unit, unit.tries + 1)
+            self._again(unit, unit.tries + 1)
             self.say(f"{line} at {rows} of {info.attack} against {info.model}; they are run again")
             return
         whole = f"{rows}: {line}" + ("" if final else f", {TRIES} times")
         short = line if trace else whole
-        self._fail(job, unit.start, unit.stop, f"{trace}\n{whole}".strip(), short)
+        self._fail(unit, f"{trace}\n{whole}".strip(), short)
         job.failures += GIVE_UP if final else 1
         if job.failures >= GIVE_UP and not job.succeeded:
-            rest = [other for owner, other in self.again if owner is job]
-            self.again = [(owner, other) for owner, other in self.again if owner is not job]
+            rest = [other for other in self.again if other.cell is unit.cell]
+            self.again = [other for other in self.again if other.cell is not unit.cell]
             while job.batches:
                 rest.append(job.cut(len(job.batches)))
             for part in rest:
-                why = f"not tried, since {GIVE_UP} units of this cell failed: {line}"
-                self._fail(job, part.start, part.stop, why, short)
+                self._fail(part, f"not tried, since {GIVE_UP} units of this cell failed: {line}", short)
 
-    def _fail(self, job: _Job, start: int, stop: int, error: str, line: str) -> None:
-        self.store.fail(job.cell.info.key, error, (start, stop), TRIES)
-        self.summary.failed[job.cell.info.key] = line
-        self.progress.add(job.place, int(job.missing[start:stop].sum()), failed=True)
+    def _fail(self, unit: Unit, error: str, line: str) -> None:
+        key, job = unit.cell.info.key, self._job(unit)
+        self.store.fail(key, error, (unit.start, unit.stop), TRIES)
+        self.summary.failed[key] = line
+        self.progress.add(int(job.missing[unit.start : unit.stop].sum()), job.queries, failed=True)
 
     def _store(self, worker: _Worker, job: _Job, result: UnitResult) -> None:
         """Store the facts of a unit in one transaction."""
@@ -369,7 +383,7 @@ class _Run:
             rows = int(job.missing[batch.positions].sum())
             job.missing[batch.positions] = False
             job.rows, job.seconds = job.rows + len(batch.facts), job.seconds + float(batch.facts.seconds.sum())
-            self.progress.add(job.place, rows)
+            self.progress.add(rows, job.queries)
             self.summary.rows += rows
 
     def _describe(self, job: _Job, result: UnitResult) -> None:

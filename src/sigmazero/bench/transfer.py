@@ -83,9 +83,9 @@ def transfer(store: Store, loader: Loader, callback: Callable[[CellInfo], None] 
     return count
 
 
-def _ask(store: Store, loader: Loader, info: CellInfo, found: Facts, places: Integers) -> Facts:
+def _ask(store: Store, loader: Loader, info: CellInfo, found: Facts, positions: Integers) -> Facts:
     """Return the facts of the examples, and of the clean inputs where none was found."""
-    subject, some = Subject.of_store(store, info, loader), torch.from_numpy(places)
+    subject, some = Subject.of_store(store, info, loader), torch.from_numpy(positions)
     problem = subject.take(some)
     points = found.rebuild(problem.x)  # a sample without an example is unchanged
     return subject.facts(check_start(subject.network, replace(problem, start=points)), some)

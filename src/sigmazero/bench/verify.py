@@ -55,8 +55,8 @@ class Disagreement:
         """Return one line."""
         if self.cell is None:
             return self.what
-        place = f"{self.cell.attack} against {self.cell.model} on {self.cell.dataset} [{self.cell.key[:12]}]"
-        return f"{place}{'' if self.row is None else f', row {self.row}'}: {self.what}"
+        cell = f"{self.cell.attack} against {self.cell.model} on {self.cell.dataset} [{self.cell.key[:12]}]"
+        return f"{cell}{'' if self.row is None else f', row {self.row}'}: {self.what}"
 
 
 @dataclass
@@ -125,8 +125,8 @@ def _damage(
         except StoreError as error:
             flaws += [] if key in damaged else [Flaw(str(error))]
     for flaw in flaws:
-        place = f"cell {flaw.key[:12]}: " if flaw.key is not None and flaw.key not in infos else ""
-        done.disagreements.append(Disagreement(infos.get(flaw.key or ""), None, f"{place}{flaw.what}"))
+        cell = f"cell {flaw.key[:12]}: " if flaw.key is not None and flaw.key not in infos else ""
+        done.disagreements.append(Disagreement(infos.get(flaw.key or ""), None, f"{cell}{flaw.what}"))
     return infos, damaged
 
 
@@ -159,9 +159,9 @@ def _disagreements(
     store: Store, info: CellInfo, subject: Subject, done: Verification
 ) -> Iterator[tuple[int | None, str]]:
     """Yield what is wrong with a stored cell: the row's number, if it concerns one, and a sentence."""
-    facts, places = store.facts(info.key), store.positions(info.key)
+    facts, positions = store.facts(info.key), store.positions(info.key)
     done.rows += len(facts)
-    wrong = [*subject.differences(info), *_other_rows(subject, info, facts, places)]
+    wrong = [*subject.differences(info), *_other_rows(subject, info, facts, positions)]
     answers = store.answers(info.key)
     network, problem = subject.network, subject.problem
     if not wrong and answers is not None and not same_answers(answers, identity.probe(network, problem.x)):
@@ -176,7 +176,7 @@ def _disagreements(
     yield from ((int(row), what) for mask, what in facts.impossible(info.steps) for row in facts.row[mask])
     with strictly(network, device):
         for start in range(0, len(facts), BATCH_SIZE):
-            part, at = facts.take(slice(start, start + BATCH_SIZE)), places[start : start + BATCH_SIZE]
+            part, at = facts.take(slice(start, start + BATCH_SIZE)), positions[start : start + BATCH_SIZE]
             some = subject.take(torch.from_numpy(at))
             yield from contradicted(network, some, part, coarse_numbers(info))
             yield from _holds_in_one_format(network, some, part, numbers)
@@ -186,20 +186,20 @@ def _disagreements(
                 rounded = (part.rebuild(some.x) * 255).round() / 255
                 still = some.goal.reached(logits_in(network(rounded))).cpu().numpy()
                 done.survive_8bit += int((changed & still).sum())
-        for place in np.flatnonzero(store.traced(info.key)).tolist():
-            trace = store.trace(info.key, place)
-            if what := _check_trace(network, subject.take(torch.tensor([place])), trace):
-                yield int(subject.rows.ids[place]), what
+        for position in np.flatnonzero(store.traced(info.key)).tolist():
+            trace = store.trace(info.key, position)
+            if what := _check_trace(network, subject.take(torch.tensor([position])), trace):
+                yield int(subject.rows.ids[position]), what
 
 
-def _other_rows(subject: Subject, info: CellInfo, facts: Facts, places: NDArray[Any]) -> Iterator[str]:
+def _other_rows(subject: Subject, info: CellInfo, facts: Facts, positions: NDArray[Any]) -> Iterator[str]:
     """Yield how the present rows differ from those of the facts."""
     rows = subject.rows
     if len(rows) != info.rows:
         yield f"there are {len(rows)} rows here and {info.rows} in the store"
         return
-    targets = np.full(len(facts), -1) if subject.targets is None else subject.targets.numpy()[places]
-    here = {"row": rows.ids.numpy()[places], "label": rows.labels.numpy()[places], "target": targets}
+    targets = np.full(len(facts), -1) if subject.targets is None else subject.targets.numpy()[positions]
+    here = {"row": rows.ids.numpy()[positions], "label": rows.labels.numpy()[positions], "target": targets}
     for name, values in here.items():
         if (differ := values != getattr(facts, name)).any():
             yield f"{name} of {int(differ.sum())} samples is not that of the data set"
@@ -346,17 +346,19 @@ def _rerun_cell(store: Store, info: CellInfo, loader: Loader, done: Verification
         raise LookupError("it does not describe its attack in full")
     worker, question = Worker(loader, foreign=True), _question(store, info, loader)
     batches, traced, rows = store.batches(info.key), store.traced(info.key), 0
-    for places, made in draw.sample(batches, min(RERUN_BATCHES, len(batches))):
-        size, trace = int(made.get("batch_size", len(places))), bool(traced[places].any())
+    for positions, made in draw.sample(batches, min(RERUN_BATCHES, len(batches))):
+        size, trace = int(made.get("batch_size", len(positions))), bool(traced[positions].any())
         cell = Cell(info, replace(question, batch_size=size, prepare=made.get("prepare", "fold"), trace=trace))
-        start = int(places[0]) // size * size
+        start = int(positions[0]) // size * size
         result = worker.attack(Unit(cell, start, min(start + size, info.rows)))
         if result.error:
             raise ValueError(result.line)
         (batch,) = result.batches
-        fresh = batch.facts.take(np.isin(batch.positions, places))
-        done.notes += _compared(info, store.facts(info.key, positions=places), fresh, _same_place(made, loader.device))
-        rows += len(places)
+        fresh = batch.facts.take(np.isin(batch.positions, positions))
+        done.notes += _compared(
+            info, store.facts(info.key, positions=positions), fresh, _same_place(made, loader.device)
+        )
+        rows += len(positions)
     return rows
 
 

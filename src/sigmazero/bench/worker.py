@@ -21,7 +21,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from sigmazero import models
 from sigmazero.bench.cells import Cell, Subject
 from sigmazero.bench.identity import is_random, probe
 from sigmazero.bench.loader import Loader
@@ -34,6 +33,7 @@ from sigmazero.core.messages import describe
 from sigmazero.core.model import Stopped
 from sigmazero.core.result import Result
 from sigmazero.models.doctor import ROWS, examine
+from sigmazero.models.zoo import known_accuracy
 from sigmazero.run import Hardware, Prepared, Session
 from sigmazero.run.memory import at_most
 from sigmazero.run.precision import Numbers
@@ -133,19 +133,19 @@ class Worker:
 
     def _batch(self, cell: Cell, rows: slice) -> Iterator[Batch]:
         """Attack one batch, in parts if memory is short; if the model stops answering, yield what is done."""
-        session, places = self._of(cell), torch.arange(rows.start, rows.stop, device="cpu")
+        session, positions = self._of(cell), torch.arange(rows.start, rows.stop, device="cpu")
         reset_peak(self.loader.device)
         parts: list[tuple[Tensor, Result]] = []
         stopped = None
         try:
-            parts.extend(session.batches(self.subject(cell).take(places)))
+            parts.extend(session.batches(self.subject(cell).take(positions)))
         except Stopped as error:
             stopped = error
         if parts:
             done = torch.cat([part for part, _ in parts])
             order = done.argsort()
             result = Result.join([result for _, result in parts]).take(order)
-            yield self._facts(cell, places[done[order].to("cpu")], result)
+            yield self._facts(cell, positions[done[order].to("cpu")], result)
         if stopped is not None:
             raise stopped
 
@@ -153,16 +153,16 @@ class Worker:
         """Attack one row and record every query."""
         if (precision := cell.info.precision) not in ("fp32", "fp64"):
             raise ValueError(f"a trace needs fp32 or fp64: a search in {precision} rounds the points it asks about")
-        subject, places = self.subject(cell), torch.arange(rows.start, rows.stop, device="cpu")
-        recorder = Recorder(subject.network, subject.take(places))
+        subject, positions = self.subject(cell), torch.arange(rows.start, rows.stop, device="cpu")
+        recorder = Recorder(subject.network, subject.take(positions))
         # The recorder sees no query of a captured step.
         hardware = Hardware("fp32", capture=False, prepare="none")
         result = Session(self.loader.ready(cell.question.attack), recorder, hardware).run(recorder.problem)
-        yield self._facts(cell, places, result, recorder.trace())
+        yield self._facts(cell, positions, result, recorder.trace())
 
-    def _facts(self, cell: Cell, places: Tensor, result: Result, trace: Trace | None = None) -> Batch:
-        facts, device = self.subject(cell).facts(result, places), self.loader.device
-        return Batch(places.numpy(), facts, peak_device(device), trace)
+    def _facts(self, cell: Cell, positions: Tensor, result: Result, trace: Trace | None = None) -> Batch:
+        facts, device = self.subject(cell).facts(result, positions), self.loader.device
+        return Batch(positions.numpy(), facts, peak_device(device), trace)
 
     def subject(self, cell: Cell) -> Subject:
         """Return the subject of a cell; refuse weights or rows that are not the cell's."""
@@ -208,7 +208,7 @@ class Worker:
         several = any(isinstance(bound, Tensor) and bound.ndim for bound in allowed.bounds)
         box: dict[str, Any] = {"bounds": (-torch.inf, torch.inf) if several else allowed.bounds, "space": allowed.space}
         lines: list[str] = []
-        about: dict[str, Any] = {"claimed": _accuracy(cell), "say": lines.append, **box}
+        about: dict[str, Any] = {"claimed": known_accuracy(cell.question.model.spec), "say": lines.append, **box}
         found = examine(subject.network, subject.take(picks).x, subject.rows.labels[picks], **about)
         return [{**asdict(finding), "about": CODES[finding.code]} for finding in found], " ".join(lines)
 
@@ -223,12 +223,6 @@ def _refuse_other_numbers(findings: Sequence[Mapping[str, str]]) -> None:
 def _printable(text: str) -> str:
     """Escape characters that cannot be encoded, such as parts of file names."""
     return text.encode(errors="backslashreplace").decode()
-
-
-def _accuracy(cell: Cell) -> float | None:
-    """Return the zoo's accuracy of a cell's model; None for a model that is not in the zoo."""
-    entry = models.find(cell.question.model.spec)
-    return None if entry is None else entry.clean_accuracy or entry.implied_accuracy
 
 
 def forced(precision: str) -> Precision | None:

@@ -186,28 +186,21 @@ def choose_engine(
     *,
     workers: int | None = None,
     address: str | None = None,
-    gpus_per_worker: float | None = None,
 ) -> Engine | None:
     """Return the engine of that name; None for this process.
 
-    address           of a Ray cluster: "auto" for the one on this machine, or HOST:PORT; by default Ray is started here
-    gpus_per_worker   of each Ray worker; 0.25 puts four on one GPU
+    address   of a Ray cluster: "auto" for the one on this machine, or HOST:PORT; by default Ray is started here
     """
     if workers is not None and workers < 1:
         raise ValueError(f"workers={workers} must be 1 or more")
-    if gpus_per_worker is not None and not gpus_per_worker > 0:
-        raise ValueError(f"gpus_per_worker={gpus_per_worker:g} must be more than 0")
     if workers is not None and name == "local":
         raise ValueError("the engine 'local' has one worker, this process; use the engine 'processes' for more")
-    for option, value in (("address", address), ("gpus_per_worker", gpus_per_worker)):
-        if value is not None and name != "ray":
-            raise ValueError(f"{option}={value} has no effect with the engine {name!r}; use the engine 'ray'")
-    if gpus_per_worker is not None and loader.device.type != "cuda":
-        raise ValueError(f"{gpus_per_worker:g} GPUs for each worker need a CUDA device; this run is on {loader.device}")
+    if address is not None and name != "ray":
+        raise ValueError(f"address={address} has no effect with the engine {name!r}; use the engine 'ray'")
     if name == "local":
         return None
     if name == "processes":
         return Processes(loader, workers)
     from sigmazero.bench.ray_workers import RayWorkers
 
-    return RayWorkers(loader, workers, address, gpus_per_worker)
+    return RayWorkers(loader, workers, address)

@@ -24,8 +24,8 @@ from sigmazero.board.folder import CARD, POINTS, BoardError, Leaderboard
 from sigmazero.board.points import Submission, model_hashes, read_points, store_findings
 from sigmazero.core.findings import CODES, Finding, gating
 from sigmazero.core.result import Outcome, Result
-from sigmazero.models import find
 from sigmazero.models.doctor import examine
+from sigmazero.models.zoo import known_accuracy
 from sigmazero.report.pages.leaderboard import slug_of
 from sigmazero.report.runs import Best
 from sigmazero.run.check import check
@@ -169,9 +169,7 @@ def _cascade(place: Placement, version: str | None, batch_size: int) -> tuple[li
 def _examine(place: Placement) -> list[Finding]:
     """Return what the doctor finds; refuse a model with random answers."""
     images, labels = place.on_device(place.rows)
-    entry = find(place.card.model)
-    known_accuracy = None if entry is None else entry.clean_accuracy or entry.implied_accuracy
-    claimed = known_accuracy if place.card.accuracy is None else place.card.accuracy
+    claimed = known_accuracy(place.card.model) if place.card.accuracy is None else place.card.accuracy
     allowed = place.allowed
     found = examine(place.network, images, labels, bounds=allowed.bounds, space=allowed.space, claimed=claimed)
     if any(each.code == RANDOM for each in found):

@@ -1,6 +1,6 @@
-"""The top of the command line: which commands there are, and how each of them ends.
+"""The top of the command line: the list of commands, the errors, and the exit codes.
 
-0    all is well
+0    success
 1    a check failed, or work is left
 2    wrong input, or an error
 3    findings make the numbers unreliable
@@ -39,7 +39,7 @@ SETTINGS: Any = {
 
 
 class Commands(Mapping[str, Any]):
-    """The commands by name; the file of one is imported when it is used."""
+    """Commands by name; the file of a command is imported when it is used."""
 
     def __getitem__(self, name: str) -> Any:
         """Import a command."""
@@ -52,11 +52,13 @@ class Commands(Mapping[str, Any]):
             made.command(name)(getattr(module, name))
         command = get_command(made)
         command.name = name
+        for each in (command, *getattr(command, "commands", {}).values()):
+            each.help = "\n\n".join(map(_paragraph, (each.help or "").split("\n\n")))
         command.rich_help_panel = next(panel for panel, names in PANELS.items() if name in names)  # type: ignore[attr-defined]
         return command
 
     def __iter__(self) -> Iterator[str]:
-        """Go through the names in the order of the help."""
+        """Iterate over the names in the order of the help."""
         return iter(NAMES)
 
     def __len__(self) -> int:
@@ -64,15 +66,20 @@ class Commands(Mapping[str, Any]):
         return len(NAMES)
 
 
+def _paragraph(text: str) -> str:
+    """Join the lines of a paragraph, which typer would break where the source does; not those of an example."""
+    return text if "\b" in text else text.replace("\n", " ")
+
+
 class App(TyperGroup):
-    """Run a command; every error is one line on stderr, and every end has its exit code."""
+    """Run a command; print an error as one line on stderr and exit with its code."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.commands = Commands()  # type: ignore[assignment]
 
     def main(self, args: Any = None, **options: Any) -> Any:  # type: ignore[override]
-        """Run the command line and exit. `--debug` may stand anywhere."""
+        """Run the command line and exit. `--debug` may come anywhere."""
         words = [str(word) for word in (sys.argv[1:] if args is None else args)]
         debug = "--debug" in words or os.environ.get("SIGMAZERO_DEBUG", "0") not in ("", "0")
         options["standalone_mode"] = False
@@ -94,19 +101,19 @@ class App(TyperGroup):
         sys.exit(code)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; typer has other exit codes for these two."""
+        """Run the command; for these two exceptions typer has other exit codes."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
             console.warn("interrupted")
             raise typer.Exit(130) from None
-        except BrokenPipeError:  # the reader of our output went away, as `head` does
+        except BrokenPipeError:  # the reader of our output has gone, as `head` does
             console.discard()
             raise typer.Exit(141) from None
 
 
 def message(error: Exception, words: Sequence[str] = ()) -> str:
-    """Return an error as one line, with the command or option that helps."""
+    """Return an error as one line, with a command or option that helps."""
     if hasattr(error, "format_message"):  # of the parser
         text = str(error.format_message()).replace("Value error, ", "").strip(" .")
         context, param = getattr(error, "ctx", None), getattr(error, "param", None)
@@ -118,7 +125,7 @@ def message(error: Exception, words: Sequence[str] = ()) -> str:
 
 
 def hint(error: Exception) -> str:
-    """Say what the library cannot, since it does not know the command line: which command or option helps."""
+    """Name the command or option that helps; the library does not know the command line."""
     from sigmazero.data import MissingData, MissingNotes
     from sigmazero.models import MissingWeights
     from sigmazero.report.runs import MixtureError
@@ -129,7 +136,7 @@ def hint(error: Exception) -> str:
         case MissingNotes(table=str(table), notes=str(notes)):
             return f" (on the command line: sigmazero space draft {Path(table).name} > {notes})"
         case MissingData():
-            return " (SIGMAZERO_HOME names a folder to look in; sigmazero list datasets shows the data sets)"
+            return " (SIGMAZERO_HOME names another folder)"
         case MixtureError():
             return " (on the command line: --mix)"
     return ""
@@ -152,15 +159,15 @@ def top(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Show where an error came from (or set SIGMAZERO_DEBUG=1).")
+        bool, typer.Option("--debug", help="Show the traceback of an error (or set SIGMAZERO_DEBUG=1).")
     ] = False,
 ) -> None:
     """How many input values must change before this model is wrong?
 
-    Weights and data are looked for in the folder that SIGMAZERO_HOME names, then in the cache of your system.
+    Weights and data are read from the folder SIGMAZERO_HOME, then from the cache of your system.
 
     \b
     Example:
       sigmazero demo
     """
-    del version, debug  # acted upon by the callback and by the group
+    del version, debug  # handled by the callback and by the group

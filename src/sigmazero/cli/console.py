@@ -1,4 +1,4 @@
-"""Where text goes: results to stdout, everything else to stderr."""
+"""Print results to stdout, and everything else to stderr."""
 
 import os
 import re
@@ -11,28 +11,25 @@ from typing import Any
 
 from sigmazero.core.messages import visible
 
-WIDE = 200  # columns of a file or pipe
-NARROW = 20  # columns in which tables and help can still be read
+WIDE = 200  # columns of a table in a file or pipe
+MAX_LINES = 50  # of a list of problems
 
 
 def prepare() -> None:
-    """Let the streams spell out what they cannot encode, and forget a terminal width that is not one."""
+    """Write characters that the terminal cannot encode as escapes, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    columns = os.environ.get("COLUMNS", f"{NARROW}")
-    if not columns.isdecimal() or int(columns) < NARROW:
-        del os.environ["COLUMNS"]
 
 
 def discard() -> None:
-    """Drop what is still to be printed, quietly."""
+    """Drop the rest of the output, after its reader has gone."""
     with open(os.devnull, "wb") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def screen(*, stderr: bool = False) -> Any:
-    """Return a console of rich that prints every text as it is."""
+    """Return a rich console that prints text as it is, without markup."""
     from rich.console import Console
 
     class Screen(Console):
@@ -44,22 +41,30 @@ def screen(*, stderr: bool = False) -> Any:
 
 
 def echo(text: str, style: str | None = None) -> None:
-    """Print a line of the result; it is not broken, however long."""
+    """Print a line of the result, without line breaks."""
     screen().print(visible(text), style=style, soft_wrap=True)
 
 
 def warn(text: str, style: str | None = None) -> None:
-    """Print a line for people, beside the results."""
+    """Print a message to stderr."""
     screen(stderr=True).print(visible(text), style=style, soft_wrap=True)
 
 
+def warn_of(lines: Sequence[str]) -> None:
+    """Print the first of many messages."""
+    for line in lines[:MAX_LINES]:
+        warn(line)
+    if len(lines) > MAX_LINES:
+        warn(f"and {len(lines) - MAX_LINES} more")
+
+
 def write(text: str) -> None:
-    """Print the text of a file as it is."""
+    """Print the text of a file unchanged."""
     sys.stdout.write(text)
 
 
 def show(lines: Sequence[Any], left: Sequence[str] = (), *, down: bool = False) -> None:
-    """Print rows of text as a table; `left` names the columns of words."""
+    """Print rows as a table; `left` names the columns that are aligned to the left."""
     from sigmazero.report.formats import rich_table
 
     screen().print(rich_table(lines, left, down=down))
@@ -71,23 +76,14 @@ def wrote(*paths: object) -> None:
         warn(f"wrote {path}")
 
 
-def count(many: int, what: str) -> str:
-    """Return a number of things.
-
-    >>> count(1, "model"), count(2, "model")
-    ('1 model', '2 models')
-    """
-    return f"{many} {what}{'' if many == 1 else 's'}"
-
-
 def again() -> str:
-    """Return the command that was given, to be given again."""
+    """Return the command line that was given, so that people can repeat it."""
     return shlex.join(["sigmazero", *sys.argv[1:]])
 
 
 @contextmanager
 def warnings_as_lines(hide: str = "$.") -> Iterator[None]:
-    """Print the warnings that a script would get as lines, each once; not those that fit the pattern `hide`."""
+    """Print Python warnings as messages, each once; leave out those that match the pattern `hide`."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield

@@ -1,4 +1,4 @@
-"""Options that several commands share. Each has one meaning, whatever the command."""
+"""Options that several commands share, each with one meaning."""
 
 from functools import partial
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-# Options by the panel of the help that they are in.
+# Options by the panel of the help that shows them.
 about_data, about_attack, about_changes, about_run, about_gate = (
     partial(typer.Option, rich_help_panel=panel)
     for panel in ("Model and data", "Attack", "What may change", "Running", "Gate")
@@ -27,28 +27,18 @@ DataName = Annotated[
 ]
 StoreFile = Annotated[Path, typer.Argument(metavar="STORE", help="A store, such as runs/small.db.")]
 
-Weights = Annotated[
-    Path | None,
-    about_data(metavar="FILE", help="State dict for the model (.pt or .safetensors)."),
-]
+Weights = Annotated[Path | None, about_data(metavar="FILE", help="State dict for the model (.pt or .safetensors).")]
 Normalize = Annotated[
     str | None,
-    about_data(metavar="MEAN,STD", help="Normalise inputs before the network: 0.5,0.25 or mnist, cifar10, imagenet."),
+    about_data(metavar="MEAN,STD", help="Normalise inputs before the model: 0.5,0.25, or mnist, cifar10, imagenet."),
 ]
-RowNumbers = Annotated[
-    str | None,
-    about_data(metavar="ROWS", help="Use these rows: 0:100, or 5,7,9, or 0:100,250."),
-]
+RowNumbers = Annotated[str | None, about_data(metavar="ROWS", help="Use these rows: 0:100, or 5,7,9, or 0:100,250.")]
 Limit = Annotated[
-    int | None,
-    about_data(metavar="N", help="Use at most N rows: a fixed sample with each class in its share."),
+    int | None, about_data(metavar="N", help="Use at most N rows: a fixed sample with each class in its share.")
 ]
-Shuffle = Annotated[
-    int | None,
-    about_data(metavar="N", help="Draw the rows of --limit at random, by this seed."),
-]
+Shuffle = Annotated[int | None, about_data(metavar="N", help="Draw the rows of --limit at random, by this seed.")]
 
-Steps = Annotated[int | None, about_attack(metavar="N", help="Steps of the attack; its own number by default.")]
+Steps = Annotated[int | None, about_attack(metavar="N", help="Steps of the attack; by default its own number.")]
 UnitName = Annotated[
     Literal["feature", "pixel"],
     about_attack("--unit", help="What counts as one change: a value, or a pixel with all its channels."),
@@ -57,39 +47,41 @@ Seed = Annotated[int, about_attack(metavar="N", help="Seed of the attack's rando
 
 SpaceFile = Annotated[
     Path | None,
-    about_changes("--space", metavar="FILE", help="A TOML file: what may change, to which values, at what cost."),
+    about_changes(
+        "--space", metavar="FILE", help="A constraint file (TOML): what may change, to which values, at what cost."
+    ),
 ]
 Bounds = Annotated[
     tuple[float, float] | None,
-    about_changes("--bounds", metavar="LOW HIGH", help="The ends of every input value; 0 and 1 by default."),
+    about_changes("--bounds", metavar="LOW HIGH", help="Range of the input values; 0 and 1 by default."),
 ]
 MaskFile = Annotated[
     Path | None,
-    about_changes("--mask", metavar="FILE", help="Booleans as .npy: true where a value may change."),
+    about_changes("--mask", metavar="FILE", help="An .npy file of booleans: true where a value may change."),
 ]
 
-BatchSize = Annotated[int | None, about_run(metavar="N", help="Rows in one batch.")]
-Device = Annotated[
-    str,
-    about_run(metavar="NAME", help="cpu, cuda, cuda:1, or auto: cuda where there is one."),
-]
+BatchSize = Annotated[int | None, about_run(metavar="N", help="Rows in a batch.")]
+Device = Annotated[str, about_run(metavar="NAME", help="cpu, cuda, cuda:1, or auto: cuda if there is one.")]
 Precision = Annotated[
-    Literal["fp32", "tf32", "bf16"] | None,
-    about_run(help="Number format of the search; by default as torch computes."),
+    Literal["fp32", "tf32", "bf16"] | None, about_run(help="Number format of the search; by default torch's settings.")
 ]
 KeepIn = Annotated[
     Path | None,
     about_run(
-        "--store", metavar="FILE", help="Keep results in this file; the same command then does only what is missing."
+        "--store",
+        metavar="FILE",
+        help="Keep the results in this file; the same command then runs only what is missing.",
     ),
 ]
 Allow = Annotated[
-    list[str] | None,
-    about_run(metavar="CODE", help="Accept this finding instead of exiting with 3 (repeatable)."),
+    list[str] | None, about_run(metavar="CODE", help="Accept this finding instead of exiting with 3 (repeatable).")
 ]
-TrustCode = Annotated[bool, typer.Option("--trust-code", help="Run the Python code that a file names or holds.")]
+TrustCode = Annotated[
+    bool, typer.Option("--trust-code", help="Run Python code that a plan, a store, a card or a pickle names.")
+]
 Ks = Annotated[
-    list[str] | None, typer.Option("--k", metavar="K", help="Changes to give success rates at: 24,50 or repeated.")
+    list[str] | None,
+    typer.Option("--k", metavar="K", help="Show success rates at K changes: 24,50, or repeat the option."),
 ]
-Cost = Annotated[bool, typer.Option("--cost", help="Count what changes cost instead of their number.")]
+Cost = Annotated[bool, typer.Option("--cost", help="Count the cost of changes instead of their number.")]
 Mix = Annotated[bool, typer.Option("--mix", help="Allow runs with different settings side by side.")]

@@ -1,79 +1,39 @@
-"""Print what was found: a sentence, tables, changes by name, findings; and write files by their endings."""
+"""Print results as sentences and tables, print findings, and write result files."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from sigmazero.cli.console import echo, screen, warn
+from sigmazero.cli.console import again, echo, screen, warn
 from sigmazero.core.messages import class_name, visible
 
 if TYPE_CHECKING:
     from sigmazero.core.findings import Finding
     from sigmazero.core.result import Result
-    from sigmazero.report.runs import Group, Run
+    from sigmazero.report.runs import Run
     from sigmazero.report.table import Table
 
-UNRELIABLE = 3  # exit code: there are numbers, and a finding says that they may mean nothing
-ENDINGS = (".npz", ".png", ".pdf", ".svg")  # of files with a result
-MAX_ROWS, MAX_CHANGES = 5, 6  # whose changes are printed, and how many of each
+UNRELIABLE = 3  # exit code: a finding says that the numbers may mean nothing
+ENDINGS = (".npz", ".png", ".pdf", ".svg")  # of result files
+MAX_ROWS, MAX_CHANGES = 5, 6  # rows whose changes are printed, and changes of each row
 
 
-def sentence(group: Group) -> str:
-    """Say what the strongest attack of a group did, and which row is weakest."""
-    import numpy as np
-
-    from sigmazero.core import metrics
-    from sigmazero.report.formats import percent
-
-    best, info = group.strongest, group.info
-    shape = list(info.about.get("shape", ()))
-    things = "images" if len(shape) == 3 else "samples"
-    noun = "pixel" if info.unit == "pixel" else "value"
-    of = f" of {math.prod(shape[1:] if info.unit == 'pixel' else shape)}" if shape and info.space in ("", "–") else ""
-    by = f" ({best.name})" if len(group.runs) > 1 else ""
-    changes, rows = best.changes, f"{len(best)} {things}"
-    if best.budget is not None:
-        share = percent(metrics.asr(changes, best.budget))
-        return f"Changing at most {best.budget}{of} {noun}s fools {share} of {rows}{by}."
-    median = metrics.median(changes)
-    if math.isinf(median):
-        said = f"Fewer than half of {rows} are fooled{by}: {percent(metrics.asr(changes))}"
-    elif median == 0:
-        said = f"Half of {rows} are misclassified as they are"
-    else:
-        said = f"Half of {rows} are fooled by changing {_counted(median, noun, of)}{by}"
-    asked = np.flatnonzero((changes > 0) & np.isfinite(changes))
-    if not len(asked):
-        return said + "."
-    weakest = asked[changes[asked].argmin()]
-    return f"{said}; weakest: row {best.facts.row[weakest]}, {_counted(changes[weakest], noun)}."
-
-
-def _counted(many: float, noun: str, of: str = "") -> str:
-    from sigmazero.report.formats import number
-
-    return f"one{of} {noun}{'s' if of else ''}" if many == 1 else f"{number(many, 1)}{of} {noun}s"
-
-
-def show_runs(runs: Sequence[Run], ks: Sequence[float] | None = None, mix: bool = False) -> None:
+def show_runs(runs: Sequence[Run]) -> None:
     """Print a sentence for each model and question, and the tables."""
     from sigmazero.report import table
-    from sigmazero.report.runs import groups
+    from sigmazero.report.sentence import sentences
 
-    if not runs:
-        return
-    found = groups(runs, mix)
-    for group in found:
-        title = f"{group.title}: " if len(found) > 1 else ""
-        echo(title + sentence(group), style="bold")
+    for line in sentences(runs):
+        echo(line, style="bold")
     for name in table.kinds(runs):
-        show_table(table.build(name, runs, ks, mix))
+        show_table(table.build(name, runs))
 
 
 def show_attacks(runs: Sequence[Run]) -> None:
@@ -81,28 +41,28 @@ def show_attacks(runs: Sequence[Run]) -> None:
     from sigmazero.core import metrics
     from sigmazero.report.formats import headings, number, percent, rich_table, sample_row
     from sigmazero.report.runs import by_cost, groups, table_ks
+    from sigmazero.report.sentence import sentences
 
-    found = groups(runs)
-    for group in found:
-        echo((f"{group.title}: " if len(found) > 1 else "") + sentence(group), style="bold")
+    for group, line in zip(groups(runs), sentences(runs), strict=True):
+        echo(line, style="bold")
         ks, lines = table_ks(group.free) if group.free else None, []
         for run in group.runs:
-            line = {"attack": run.name, **sample_row(run.samples, run.budget, run.info.unit, ks)}
+            row = {"attack": run.name, **sample_row(run.samples, run.budget, run.info.unit, ks)}
             priced = by_cost([run])
             for cost in table_ks(priced) if priced else ():
-                line[f"ASR at cost {number(cost)}"] = percent(metrics.asr(priced[0].changes, cost))
+                row[f"ASR at cost {number(cost)}"] = percent(metrics.asr(priced[0].changes, cost))
             if priced:
-                line["median cost"] = number(metrics.median(priced[0].changes))
-            lines.append(line)
+                row["median cost"] = number(metrics.median(priced[0].changes))
+            lines.append(row)
         names = headings(lines)
-        screen().print(rich_table([{name: line.get(name, "–") for name in names} for line in lines], down=True))
+        screen().print(rich_table([{name: row.get(name, "–") for name in names} for row in lines], down=True))
 
 
-def show_table(made: Table, to: Any = None) -> None:
-    """Print a table with its caption; beside the paper, a line per figure and a column per run."""
+def show_table(made: Table) -> None:
+    """Print a table with its caption; a comparison with the paper has a line for each figure."""
     from sigmazero.report import formats
 
-    to = screen() if to is None else to
+    to = screen()
     to.print(visible(made.caption), soft_wrap=True)
     if made.compared:
         to.print(formats.rich_table(formats.rows(replace(made, intervals=True)), down=True))
@@ -114,7 +74,7 @@ def show_table(made: Table, to: Any = None) -> None:
 
 
 def show_changes(result: Result, space: Any = None) -> None:
-    """Print by name what was changed in the first samples that were fooled, where the inputs are rows of a table."""
+    """Print the changes of the first fooled samples by name, if the inputs are rows of a table."""
     from sigmazero.core.result import Outcome
     from sigmazero.report.spaces import changes_of, sites_of
 
@@ -134,7 +94,7 @@ def show_changes(result: Result, space: Any = None) -> None:
         )
         echo(f"row {int(result.ids[place])}, {old} → {new}: {', '.join(changes[:MAX_CHANGES])}{more}")
     if len(found) > MAX_ROWS:
-        echo(f"... and {len(found) - MAX_ROWS} rows more")
+        echo(f"... and {len(found) - MAX_ROWS} more rows")
 
 
 def show_findings(findings: Sequence[Finding]) -> None:
@@ -145,21 +105,37 @@ def show_findings(findings: Sequence[Finding]) -> None:
         warn(render(list(findings)), style="yellow")
 
 
+def show_errors(findings: Sequence[Finding]) -> None:
+    """Print a line for each finding that makes the results unreliable."""
+    for each in findings:
+        warn(f"error: {each.code}: {each.title}. {each.detail}", style="red")
+
+
 def end(findings: Sequence[Finding], allow: Collection[str]) -> None:
     """Exit with code 3 if a finding makes the results unreliable."""
     from sigmazero.core.findings import gating
 
     errors = gating(findings, allow)
-    for finding in errors:
-        warn(f"error: {finding.code}: {finding.title}. {finding.detail}", style="red")
+    show_errors(errors)
     if errors:
-        codes = " ".join(f"--allow {code}" for code in sorted({finding.code for finding in errors}))
+        codes = " ".join(f"--allow {code}" for code in sorted({each.code for each in errors}))
         warn(f"These results are unreliable. To accept them: {codes}")
         raise typer.Exit(UNRELIABLE)
 
 
+@contextmanager
+def kept_in(store: Path | None) -> Iterator[None]:
+    """After Ctrl-C, say whether finished results were kept, and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        kept = "--store FILE would have kept the finished rows" if store is None else f"run again: {again()}"
+        warn(f"stopped; {kept}")
+        raise
+
+
 def check_files(files: Sequence[Path], read: Sequence[Any], endings: Sequence[str] = ()) -> None:
-    """Refuse files that cannot be written, are given twice, or are read: before the run, and not after it."""
+    """Before the run, refuse output files that cannot be written, are named twice, or are also read."""
     from sigmazero.core.files import same_file, writable
 
     known = [Path(each) for each in read if each is not None]
@@ -167,7 +143,7 @@ def check_files(files: Sequence[Path], read: Sequence[Any], endings: Sequence[st
         if endings and file.suffix.lower() not in endings:
             raise ValueError(f"-o {file}: end the name in one of {', '.join(endings)}")
         if same := next((each for each in known if same_file(file, each)), None):
-            raise ValueError(f"{file} would be written over {same}, which this command needs too; name another file")
+            raise ValueError(f"{file} would overwrite {same}, which this command also uses; name another file")
         writable(file)
         known.append(file)
 
@@ -192,7 +168,7 @@ def write_result(
 
 
 def write_text(text: str, path: Path) -> None:
-    """Write a text to a file, whole or not at all."""
+    """Write a text file, whole or not at all."""
     from sigmazero.core.files import replacing
 
     with replacing(path) as part:
@@ -200,7 +176,7 @@ def write_text(text: str, path: Path) -> None:
 
 
 def spans(places: Sequence[int]) -> str:
-    """Return row numbers in few words.
+    """Return row numbers as ranges.
 
     >>> spans([0, 1, 2, 7, 9, 10])
     '0 to 2, 7, 9 to 10'

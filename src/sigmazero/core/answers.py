@@ -3,24 +3,25 @@
 Points are known by a hash of their bits. This is for searches on the host, which may look at values.
 """
 
+from copy import copy
+from itertools import count, islice
+
 import torch
 from torch import Tensor
 
 from sigmazero.core.noise import mix
 
-MAX_BYTES = 512 << 20  # of logits in one batch; older answers are forgotten first
+MAX_BYTES = 512 << 20  # of answers about one batch; older ones are forgotten first
 
 
 class Answers:
-    """Logits by point, for each row of a batch."""
+    """Numbers by point, for each row of a batch: logits, or logits and a gradient."""
 
-    def __init__(self, clean: Tensor, logits: Tensor) -> None:
-        """Begin with the answers about the clean inputs (N, ...)."""
-        self._everything: list[dict[int, int]] = [{} for _ in range(len(clean))]
-        self._places = self._everything
-        self._logits: list[Tensor] = []  # of every point, in the order in which they were asked
-        self._first = 0  # the place of the oldest that is left
-        self.fill(*self.find(clean[:, None]), logits)
+    def __init__(self, rows: int) -> None:
+        """Begin with none."""
+        self._places: list[dict[int, int]] = [{} for _ in range(rows)]
+        self._numbers: dict[int, Tensor] = {}  # of every point, in the order in which they were asked
+        self._turn = count()
 
     def find(self, x: Tensor) -> tuple[Tensor, list[list[int]]]:
         """Return which points (N, K, ...) are new, each the first of its kind, and the hashes of all."""
@@ -29,37 +30,32 @@ class Answers:
         for row, (known, keys) in enumerate(zip(self._places, hashes, strict=True)):
             here: set[int] = set()
             for k, key in enumerate(keys):
-                if key not in here and known.get(key, -1) < self._first:
+                if key not in here and known.get(key) not in self._numbers:
                     new[row, k] = True
                 here.add(key)
         return new, hashes
 
-    def fill(self, new: Tensor, hashes: list[list[int]], logits: Tensor) -> Tensor:
-        """Remember the logits (M, classes) of the new points, and return those of all, (N, K, classes)."""
-        at = self._first + len(self._logits)
-        self._logits += logits.unbind(0)
-        for row, k in new.nonzero().tolist():
+    def remember(self, new: Tensor, hashes: list[list[int]], numbers: Tensor) -> None:
+        """Remember the numbers (M, ...) of the new points."""
+        for (row, k), one in zip(new.nonzero().tolist(), numbers.unbind(0), strict=True):
+            at = next(self._turn)
             self._places[row][hashes[row][k]] = at
-            at += 1
-        found = [
-            self._logits[known[key] - self._first]
-            for known, keys in zip(self._places, hashes, strict=True)
-            for key in keys
-        ]
-        excess = len(self._logits) - max(1, MAX_BYTES // max(1, logits[:1].nbytes))
-        if excess > 0:
-            del self._logits[:excess]
-            self._first += excess
-        return torch.stack(found).view(*new.shape, -1)
+            self._numbers[at] = one
 
-    def whole(self) -> "Answers":
-        """Return to all rows of the batch."""
-        self._places = self._everything
-        return self
+    def recall(self, hashes: list[list[int]]) -> Tensor:
+        """Return the numbers of points that are known, (N, K, ...); then forget the oldest where there are too many."""
+        every = zip(self._places, hashes, strict=True)
+        found = torch.stack([self._numbers[known[key]] for known, keys in every for key in keys])
+        excess = len(self._numbers) - max(1, MAX_BYTES // max(1, found[0].nbytes))
+        for at in list(islice(self._numbers, max(0, excess))):
+            del self._numbers[at]
+        return found.view(len(hashes), -1, *found.shape[1:])
 
-    def take(self, rows: Tensor) -> None:
-        """Go on with some of the rows (a boolean mask)."""
-        self._places = [self._places[row] for row in rows.nonzero().squeeze(1).tolist()]
+    def take(self, rows: Tensor) -> "Answers":
+        """Return the memory of some of the rows, which is shared with this one."""
+        found = copy(self)
+        found._places = [self._places[row] for row in torch.arange(len(self._places))[rows.cpu()].tolist()]
+        return found
 
 
 def _hashes(x: Tensor) -> Tensor:

@@ -82,7 +82,7 @@ class Domain(ABC):
         """Return the number of samples."""
         return len(self.x)
 
-    # Reasons for an attack to act differently, whatever the kind of domain
+    # Reasons for an attack to act differently; attacks do not ask for the kind of domain
 
     @property
     def snaps(self) -> bool:
@@ -95,18 +95,13 @@ class Domain(ABC):
         return False
 
     @property
-    def mostly_binary(self) -> bool:
-        """Return whether most features have two values, and changes cost alike."""
-        return False
-
-    @property
     def tied(self) -> bool:
         """Return whether rules tie features to each other."""
         return False
 
     @property
     def shrinks(self) -> bool:
-        """Return whether values that were found are to go back towards the clean ones (see run.smallest)."""
+        """Return whether found values should move back towards the clean ones (see run.smallest)."""
         return False
 
     @property
@@ -121,24 +116,24 @@ class Domain(ABC):
 
     @property
     def categories(self) -> Tensor | None:
-        """Return which sites (S,) are one-hot groups; None where there is none."""
+        """Return which sites (S,) are one-hot groups; None if there are none."""
         return None
 
     # Sites and what they cost
 
     @property
     def features(self) -> int:
-        """Return how many scalars a point has in search coordinates."""
+        """Return the number of scalars of a point in search coordinates."""
         return self.x.shape[1:].numel()
 
     @property
     def sites(self) -> int:
-        """Return how many things can change."""
+        """Return the number of sites."""
         return self.features // (self.x.shape[1] if self.joined else 1)
 
     @property
     def costs(self) -> Tensor:
-        """Return what a change of each site costs in the search, (S,): their mean is 1, whatever the user's unit."""
+        """Return the cost of a change of each site in the search, (S,), scaled to mean 1."""
         return self.x.new_ones(self.sites)
 
     @property
@@ -147,12 +142,12 @@ class Domain(ABC):
         return 1.0
 
     def least(self, changes: Tensor | int) -> Tensor | int:
-        """Return the least that this number of changes costs in the search; a sum of costs may be off by rounding."""
+        """Return the lowest cost of this number of changes in the search; sums of costs may be off by rounding."""
         return self.costs.amin() * changes * (1 + COST_ROUNDING) if self.weighted else changes
 
     @property
     def nothing(self) -> Tensor | int:
-        """Return more than all sites cost together: what a sample has as long as nothing was found."""
+        """Return more than the cost of all sites: the cost of a sample without any example."""
         return self.costs.sum() + 1 if self.weighted else self.sites + 1
 
     def by_site(self, values: Tensor) -> Tensor:
@@ -279,7 +274,7 @@ class Domain(ABC):
 
     @property
     def accept(self) -> Accept | None:
-        """Return the user's own judge of (points, clean inputs); None where there is none."""
+        """Return the user's function that accepts (points, clean inputs); None if there is none."""
         return None
 
     @abstractmethod
@@ -304,7 +299,7 @@ class Domain(ABC):
 
     @abstractmethod
     def legal(self, points: Tensor) -> Tensor:
-        """Return which user points are legal in every way but the user's own judge, (N,)."""
+        """Return which user points are legal, apart from `accept`, (N,)."""
 
     @abstractmethod
     def count(self, points: Tensor) -> Counts:
@@ -319,7 +314,7 @@ class Domain(ABC):
         return replace(self, x=x, user_x=x if self.user_x is self.x else self.user_x[rows], **ends)
 
     def key(self) -> Hashable:
-        """Return what a captured step has built in besides the rows: equal keys may share captures."""
+        """Return what a captured step depends on besides the rows: problems with equal keys may share captures."""
         tensors = {name: getattr(self, name) for name in ("x", "user_x", *ENDS)}
         shapes = tuple((name, t.shape[1:]) for name, t in tensors.items() if t is not None)
         return type(self), self.unit, self.joined, self.per_sample, self.user_x is self.x, shapes
@@ -413,7 +408,7 @@ class Box(Domain):
         return self.x.new_full((self.sites,), self.price)
 
     def to_user(self, a: Tensor) -> Tensor:
-        """Scale; what is unchanged has the user's own bits, and no point inside leaves the box by rounding."""
+        """Scale to user units; unchanged values keep the user's bits, and rounding moves no point out of the box."""
         if not self._scaled:
             return a
         several = a.ndim > self.x.ndim
@@ -454,7 +449,7 @@ class Box(Domain):
 def enclosed(
     x: Tensor, lower: Tensor, upper: Tensor, free: Tensor | None, per_sample: bool = False
 ) -> tuple[Tensor, Tensor, Tensor | None, bool]:
-    """Make bounds and mask one rule; the ends get a row per sample where they differ, which the last value says."""
+    """Combine bounds and mask; the last value says whether the ends have a row per sample."""
     per_sample = per_sample or max(len(lower), len(upper)) > 1 or free is not None
     if free is not None:
         lower, upper, free = torch.where(free, lower, x), torch.where(free, upper, x), free.expand_as(x)

@@ -11,7 +11,7 @@ from sigmazero.core import faults
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a name to write to; what is there takes the place of `path` if nothing went wrong.
+    """Yield a temporary path to write to; it replaces `path` unless an error occurred.
 
     A symbolic link stays, and the file that it leads to is replaced.
     """
@@ -28,7 +28,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def writable(path: Path) -> None:
-    """Make the folder of a file to be, and refuse a place where it could not be written."""
+    """Make the folder of a file that will be written, and refuse a place that cannot be written to."""
     place = target(path)
     place.parent.mkdir(parents=True, exist_ok=True)
     if not os.access(place.parent, os.W_OK):
@@ -36,7 +36,7 @@ def writable(path: Path) -> None:
 
 
 def target(path: Path) -> Path:
-    """Return where a file of this name is written: the end of all links, where there must be a file or nothing yet."""
+    """Return where a file of this name is written: links are followed, and there must be a file or nothing."""
     place = Path(os.path.realpath(path)) if path.is_symlink() else path
     try:
         mode = place.stat().st_mode
@@ -50,7 +50,7 @@ def target(path: Path) -> Path:
 
 
 def same_file(one: Path, other: Path) -> bool:
-    """Return whether two names lead to the same file, through whatever links; also where it does not exist yet."""
+    """Return whether two names lead to the same file, links followed; the file need not exist."""
     if one.exists() and other.exists():
         return one.samefile(other)
     return os.path.realpath(one) == os.path.realpath(other)

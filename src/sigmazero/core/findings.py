@@ -26,19 +26,19 @@ CODES: dict[str, str] = {
     "SZ012": "The outputs do not depend differentiably on the inputs: only gradient-free attacks can work.",
     "SZ013": "Some input gradients are not finite: gradient attacks stop at those rows.",
     "SZ014": "A black-box attack beat the gradient-based ones: their gradients mislead, and robustness is overstated.",
-    "SZ015": "The model writes to its input: it is given a copy, so that the points stay as they were.",
-    "SZ016": "A copy made for speed answers otherwise than the model: the search runs on the model as it is.",
-    "SZ017": "Some inputs are not in their own space: no attack may begin there.",
+    "SZ015": "The model writes to its input: it gets a copy, so that the original stays unchanged.",
+    "SZ016": "The optimized copy gives other answers than the model: the search runs on the model itself.",
+    "SZ017": "Some inputs are not legal in their own space: no attack may start there.",
     "SZ018": "Some features can change in no row: the space, or its ends, leaves them no other value.",
     "SZ019": "A feature's ends lie far beyond what the rows show: its units, or the ends, are probably wrong.",
-    "SZ020": "Some costs are so far apart that the cheap changes cost next to nothing beside the dear ones.",
-    "SZ021": "The channels look to come last: where pixels are counted, dimension 1 is taken for the channels.",
+    "SZ020": "Some costs are so far apart that cheap changes cost almost nothing compared with expensive ones.",
+    "SZ021": "The channels seem to come last: where pixels are counted, dimension 1 must be the channels.",
     "SZ022": "The attack of another library returned every input unchanged: it found nothing, or did not run.",
-    "SZ030": "The accuracy is far below what is claimed: the normalisation, the labels or the weights are not those.",
+    "SZ030": "The accuracy is far below the expected one: the normalisation, the labels or the weights are wrong.",
     "SZ031": "An attack does worse with more steps: its gradients mislead, and robustness is overstated.",
-    "SZ032": "The gradients are tiny beside the margins: gradient attacks may stall.",
+    "SZ032": "The gradients are tiny compared with the margins: gradient attacks may stall.",
     "SZ033": "The inputs are probably not normalised as in training: a usual normalisation makes far more rows right.",
-    "SZ034": "The labels are numbered otherwise than the model's classes: other numbers make far more rows right.",
+    "SZ034": "The labels and the model number classes differently: other numbers make far more rows right.",
 }
 
 
@@ -54,7 +54,7 @@ class Finding:
 
 
 def coded(code: str, detail: str, fix: str, severity: Severity = "error") -> Finding:
-    """Return a finding under one of the codes, which gives it its title."""
+    """Return a finding with a code; the code gives the title."""
     return Finding(code, CODES[code].split(":")[0].removesuffix("."), detail, fix, severity)
 
 
@@ -72,7 +72,7 @@ def render(findings: list[Finding]) -> str:
 
 
 def gating(findings: Iterable[Finding], allow: Collection[str] = ()) -> list[Finding]:
-    """Return the errors among findings, less those whose codes are allowed; refuse an unknown code.
+    """Return the errors among findings whose codes are not allowed; refuse an unknown code.
 
     >>> found = [coded("SZ003", "Two calls differ.", "switch it off"), coded("SZ002", "Dropout.", "eval", "warning")]
     >>> [finding.code for finding in gating(found)], gating(found, ["SZ003"])

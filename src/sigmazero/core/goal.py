@@ -1,7 +1,7 @@
 """The goal of an attack: the only code that knows the meaning of a model's outputs.
 
 `margin` falls towards the goal: negative means reached, positive means not yet. At an exact tie it is 0, and `fooled`
-decides by argmax, which takes the lowest index. So no attack and no loss ever asks "if targeted".
+decides by argmax, which takes the lowest index. So no attack and no loss needs to know whether it is targeted.
 """
 
 from abc import ABC, abstractmethod
@@ -19,7 +19,7 @@ class Goal(ABC):
     """A goal of a batch. Outputs are (N, classes); `margin` and `aim` also take several per sample, (N, K, classes).
 
     y      one class per sample
-    least  the margin that a success must hold by: one number, or one per sample
+    least  the margin that a success must have: one number, or one per sample
     """
 
     y: Tensor
@@ -47,7 +47,7 @@ class Goal(ABC):
         return self.fooled(outputs) & (self.margin(outputs) <= -(self.least + by))
 
     def aim(self, outputs: Tensor) -> Tensor:
-        """Shift the logit of class y so that `fooled` is true only where the margin is met by `least`."""
+        """Shift the logit of class y so that `fooled` is true only where the margin is reached by `least`."""
         if not isinstance(self.least, Tensor) and self.least == 0:
             return outputs
         lead = self.downhill(torch.zeros_like(self.y, dtype=outputs.dtype) + self.least)

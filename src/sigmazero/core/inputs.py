@@ -29,7 +29,7 @@ SPREAD = 10.0  # normalised pictures reach about ±3, those of narrow channels m
 def as_inputs(x: Array, model: object, bounds: Bounds = (0.0, 1.0)) -> Tensor:
     """Return inputs as a tensor where they are; arrays and lists get the number format of the model.
 
-    8-bit values are taken as they are where the bounds are other ones than 0 and 1.
+    8-bit values are not scaled where the bounds differ from 0 and 1.
 
     >>> as_inputs([[0, 1], [1, 0]], torch.nn.Linear(2, 2)).dtype
     torch.float32
@@ -66,7 +66,7 @@ def as_array(value: object, name: str) -> NDArray[Any]:
 
 
 def follow(x: Tensor, model: object) -> Tensor:
-    """Return inputs on the device of the model; where they are if it has none or several."""
+    """Return inputs on the model's device; unmoved if the model has no device or several."""
     devices = {each.device for each in _tensors(model)}
     movable = len(devices) == 1 and not x.is_meta and next(iter(devices)).type != "meta"
     return x.to(devices.pop()) if movable else x
@@ -119,7 +119,7 @@ def make_problem(
 
 
 def _domain(x: Tensor, bounds: Bounds, unit: Unit, mask: Array | None, space: "Space | None") -> Domain:
-    """Make the domain of a box, or of a space; whatever has a method `domain` is one."""
+    """Make the domain of a box or a space; anything with a method `domain` is a space."""
     free = None if mask is None else _one_or_all(torch.as_tensor(_plain(mask), device=x.device), "mask", x)
     if free is not None and free.dtype != torch.bool:
         raise TypeError(f"mask has dtype {free.dtype}; give booleans, True where a feature may change")
@@ -135,7 +135,7 @@ def _domain(x: Tensor, bounds: Bounds, unit: Unit, mask: Array | None, space: "S
 
 
 def _check_unit(x: Tensor, unit: Unit) -> None:
-    """Refuse to count pixels where there are none, and warn of channels that look to come last."""
+    """Refuse to count pixels where there are none, and warn if channels seem to come last."""
     if unit not in get_args(Unit):
         raise ValueError(f"unit={unit!r} is not one of {', '.join(map(repr, get_args(Unit)))}")
     if unit == "pixel" and x.ndim < 3:
@@ -148,13 +148,13 @@ def _check_unit(x: Tensor, unit: Unit) -> None:
 
 
 def check_margin(margin: object) -> None:
-    """Refuse a margin that no success can hold by."""
+    """Refuse a margin that no success can reach."""
     if isinstance(margin, bool) or not isinstance(margin, Real) or not 0 <= float(margin) < math.inf:
         raise ValueError(f"margin={margin!r} must be a finite number, 0 or more: the least lead in the logits")
 
 
 def check_inputs(x: Tensor, names: Sequence[str] | None = None) -> None:
-    """Refuse inputs that no attack could change and count; `names` are what errors call their features."""
+    """Refuse inputs that no attack can change and count; errors use `names` for their features."""
     if not isinstance(x, Tensor):
         raise TypeError(f"inputs are a {type(x).__name__}, not a torch tensor; use torch.as_tensor(...)")
     if x.dtype in (torch.float16, torch.bfloat16):
@@ -216,7 +216,7 @@ def _bound(value: Bound, name: str, x: Tensor) -> Tensor:
 
 
 def _plain(value: Any) -> Any:
-    """Return lists as arrays; torch takes a list of arrays apart number by number."""
+    """Return lists as arrays; torch would convert a list of arrays number by number."""
     return np.asarray(value) if isinstance(value, list | tuple) else value
 
 
@@ -242,7 +242,7 @@ def _like(given: Array, name: str, x: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def _suspected(x: Tensor, lower: Tensor, upper: Tensor) -> str:
-    """Return what to do about inputs outside the box: they may be 8-bit pictures, or normalised already."""
+    """Return advice about inputs outside the box: they may be 8-bit pictures, or already normalised."""
     least, most = float(x.min()), float(x.max())
     if x.ndim > 2 and bool((lower == 0).all()) and bool((upper == 1).all()):
         if least >= 0 and 2 < most <= 255:
@@ -265,7 +265,7 @@ def _ids(ids: Array | None, x: Tensor) -> Tensor:
 
 
 def hint(word: str, known: Iterable[str]) -> str:
-    """Return advice about a wrong name: one that is near to it, and all that are allowed.
+    """Return advice about a wrong name: the nearest allowed one, and all of them.
 
     >>> hint("bugdets", ["budgets", "unit"]), hint("x", ["budgets", "unit"])
     ("did you mean 'budgets'? allowed: budgets, unit", 'allowed: budgets, unit')

@@ -1,4 +1,4 @@
-"""Make foreign texts harmless, write values as text, and warn at the user's own line."""
+"""Make texts from outside harmless, write values as text, and warn at the user's line."""
 
 import hashlib
 import json
@@ -69,7 +69,7 @@ def digest(value: Any) -> str:
 
 
 def describe(error: BaseException) -> str:
-    """Return an error as one line that says whose it is.
+    """Return an error as one line that says whose fault it is.
 
     An error that this package raises on purpose is its text. One that was raised in a user's file keeps its type and
     names the line. Any other error inside this package is a bug, and says so.
@@ -103,7 +103,7 @@ def class_name(classes: Sequence[str] | None, number: int, unnamed: str = "") ->
 
 
 def warn_caller(text: str, kind: type[Warning] = UserWarning) -> None:
-    """Warn, naming the innermost line that is not of this package."""
+    """Warn at the innermost line outside this package."""
     package = __name__.partition(".")[0]
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:

@@ -58,7 +58,7 @@ def fitting_ks(shape: Sequence[int], sites: int | None = None) -> tuple[float, .
 
 
 def fitting_costs(cost: Floats) -> tuple[float, ...]:
-    """Return costs to give success rates at: multiples of the cheapest change, for what each site costs.
+    """Return costs to give success rates at: multiples of the cheapest change, given the cost of each site.
 
     >>> fitting_costs(np.array([0.5, 2.0, 3.0])), fitting_costs(np.array([1.0, 4.0, 1.0]))
     ((0.5, 1.0, 2.5, 5.0), (1.0, 2.0, 5.0))
@@ -71,8 +71,8 @@ def fitting_costs(cost: Floats) -> tuple[float, ...]:
 class Samples:
     """The arrays that figures are computed from, with one entry per sample; `label` has the true classes, if known.
 
-    `returned` has the changes of the points that the method returns by its own rule; None if it has no such rule.
-    `least` has the changes that are needed, whatever the attack, as far as known; None if nothing is proved.
+    `returned` has the changes of the points that the method returns by its own rule; None without such a rule.
+    `least` has the proved numbers of changes that any attack needs; None if nothing is proved.
     """
 
     changes: Floats
@@ -100,12 +100,12 @@ class Metric:
     title     its name in the table of one run
     heading   its name in the narrow columns of other tables
     kind      a share, a number of changes, or another number
-    decimals  shown at most, unless it is a share
+    decimals  most decimals shown, unless it is a share
     better    1 if more of it makes a stronger attack, −1 if less does, 0 if neither
-    free      whether a run with a budget leaves it unknown; a figure at k is known where k is the budget
+    free      whether it is unknown for a run with a budget; a figure at k is known where k is the budget
     at_k      whether it is a figure for each k; `k` is then the one it was taken at
-    hidden    whether it is in dictionaries alone, not in tables
-    seldom    whether a hidden one is shown after all where it is known: few methods have it
+    hidden    whether it is only in dictionaries, not in tables
+    seldom    whether a hidden figure is shown where it is known, since few methods have it
     of        whether runs have it, stores, or both
     """
 
@@ -175,7 +175,7 @@ def asked(of: MetricOf, ks: Sequence[float]) -> list[Metric]:
 
 
 def checked(changes: ArrayLike) -> Floats:
-    """Return numbers of changes as an array; refuse what are none."""
+    """Return numbers of changes as an array; refuse other values."""
     values = np.asarray(changes, dtype=np.float64)
     if values.ndim != 1 or not len(values):
         raise ValueError(f"an array of shape {values.shape}: there must be one dimension and one value or more")
@@ -186,7 +186,7 @@ def checked(changes: ArrayLike) -> Floats:
 
 
 def average(values: ArrayLike) -> float:
-    """Return the mean, which of booleans is the share that is true; NaN of nothing.
+    """Return the mean; of booleans that is the share that is true, of nothing NaN.
 
     >>> average([True, False]), average([])
     (0.5, nan)
@@ -283,13 +283,13 @@ def returned_median(samples: Samples) -> float | None:
 
 @metric("median_least", heading="median ≥", kind="l0", decimals=1, hidden=True, seldom=True, of=("store",))
 def median_least(samples: Samples) -> float | None:
-    """Return the median of the changes that are proved to be needed: the truth lies between it and the median found."""
+    """Return the median of the proved lower bounds; the true median lies between it and the median found."""
     return None if samples.least is None else median(samples.least)
 
 
 @metric("proved", kind="share", at_k=True, hidden=True, seldom=True, of=("store",))
 def proved(samples: Samples, k: float = math.inf) -> float | None:
-    """Return the share of all samples that are proved to stay right whichever k values change; None if it is 0."""
+    """Return the share of all samples proved to stay right with k changes; None if it is 0."""
     found = 0.0 if samples.least is None else average(samples.least > k)
     return found or None
 

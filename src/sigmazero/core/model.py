@@ -1,8 +1,8 @@
-"""Models as the core sees them: what they can be asked, where their logits are, their eval mode, and how they stop.
+"""Models as the core sees them: their abilities, their logits, their eval mode, and how they stop.
 
-A model says in an attribute `ability` whether it gives gradients, scores alone or labels alone; one without it has
-gradients. Each ability includes those after it: a model with gradients also gives scores. An attack says in `needs` the
-least that it can work with.
+The attribute `ability` of a model is "gradients", "scores" or "labels"; without it a model has gradients. Each ability
+includes those after it: a model with gradients also gives scores. The attribute `needs` of an attack is the least
+ability that it can work with.
 
 >>> from types import SimpleNamespace
 >>> ability_of(SimpleNamespace(ability="scores")), suffices("scores", "labels"), suffices("scores", "gradients")
@@ -23,7 +23,7 @@ TAKES: dict[str, frozenset[str]] = {}
 
 
 def ability_of(model: object) -> Ability:
-    """Return what a model can be asked for, by its own attribute; one with quantised layers gives scores alone."""
+    """Return the ability of a model: its attribute, or scores if it has quantised layers."""
     ability = getattr(model, "ability", "scores" if _is_quantised(model) else "gradients")
     if not isinstance(ability, str):
         return "gradients"  # an attribute of the user's own that happens to have this name
@@ -49,7 +49,7 @@ def working(ability: Ability) -> list[str]:
 
 
 def check_ability(name: str, needs: Ability, model: object) -> None:
-    """Refuse an attack on a model that has less than it needs, and name attacks that work."""
+    """Refuse an attack that needs more than the model has, and name attacks that work."""
     has = ability_of(model)
     if not suffices(has, needs):
         only = "labels only" if has == "labels" else "scores, but no gradients"
@@ -60,7 +60,7 @@ FIX = "sz.wrap(lambda x: model(x)...) with a function that returns the logits"
 
 
 def logits_in(answer: Any) -> Tensor:
-    """Return the logits in what a model returned: a tensor itself, or a part of something else.
+    """Return the logits in a model's output: the tensor itself, or a part of a larger output.
 
     A field or key called `logits` (as models of Hugging Face have it), or the first of several outputs where it is a
     tensor of rows and columns.
@@ -108,10 +108,10 @@ class Stopped(RuntimeError):
 
 @contextmanager
 def in_eval_mode(model: object) -> Iterator[None]:
-    """Ask a model in eval mode; then every module has its own mode again.
+    """Put a model in eval mode inside the block; afterwards every module has its own mode again.
 
-    A layer may merge its weights in `eval()` and part them in `train()`. A model without a module in training mode is
-    left alone.
+    A layer may merge its weights in `eval()` and split them in `train()`. A model without a module in training mode is
+    not touched.
     """
     modules = _parents_first(model) if isinstance(model, nn.Module) else []
     modes = {module: module.training for module in modules if hasattr(module, "training")}  # frozen scripts have none
@@ -126,7 +126,7 @@ def in_eval_mode(model: object) -> Iterator[None]:
 
 
 def _switch(module: nn.Module, mode: bool) -> None:
-    """Call `train(mode)`; exported programs refuse that call, so theirs are set by hand."""
+    """Call `train(mode)`; exported programs refuse that call, so their modes are set directly."""
     try:
         module.train(mode)
     except NotImplementedError:

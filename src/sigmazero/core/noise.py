@@ -14,7 +14,7 @@ _GOLDEN, _MIX1, _MIX2 = -0x61C8864680B583EB, -0x40A7B892E31B1A47, -0x6B2FB644ECC
 
 
 def _shift(z: Tensor, bits: int) -> Tensor:
-    """Shift right without dragging the sign along: torch has no unsigned 64-bit arithmetic."""
+    """Shift right without sign extension: torch has no unsigned 64-bit arithmetic."""
     return (z >> bits) & ((1 << (64 - bits)) - 1)
 
 

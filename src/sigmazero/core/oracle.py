@@ -85,7 +85,9 @@ class Oracle:
         self._counted: tuple[Tensor, Tensor] | None = None
         self._open: tuple[Tensor, Tensor] | None = None
         self.look: Look | None = None
-        self.answers: Answers | None = None  # where no point of a row is asked about twice; on the host alone
+        # Where no point of a row is asked about twice, on the host alone: logits, and logits, loss and gradient.
+        self.answers: Answers | None = None
+        self.gradients: Answers | None = None
 
     @property
     def domain(self) -> Domain:
@@ -125,7 +127,8 @@ class Oracle:
             logits = torch.cat([self._ask(part) for part in torch.split(points, self.chunk)])
         mine = self.incumbents
         mine.forwards = mine.forwards + mine.alive * new.sum(1)
-        found = self._weighed(x, self.goal.aim(answers.fill(new, hashes, logits)))
+        answers.remember(new, hashes, logits)
+        found = self._weighed(x, self.goal.aim(answers.recall(hashes)))
         return found[:, 0] if alone else found
 
     def _weighed(self, x: Tensor, logits: Tensor) -> Tensor:
@@ -145,13 +148,38 @@ class Oracle:
         The gradient is zero at features that may not change, so that no norm of it counts them.
         """
         x = self.domain.snap(x)
-        logits = self._forward(x)
-        value, slope = _slope(loss, logits)
-        grad = self._backward(slope)
-        self._count(forwards=1, backwards=1)
+        if self.gradients is None:
+            logits = self._forward(x)
+            value, slope = _slope(loss, logits)
+            grad = self._backward(slope)
+            self._count(forwards=1, backwards=1)
+        else:
+            logits, value, grad = self._remembered_gradient(x, loss, self.gradients)
         verdict = self._judge(x, logits)
         self._record(x, verdict)
         return Answer(logits.to(x.dtype), verdict.fooled, value.to(x.dtype), self.domain.pull(grad))
+
+    def _remembered_gradient(self, x: Tensor, loss: LogitLoss, known: Answers) -> tuple[Tensor, Tensor, Tensor]:
+        """Ask for gradients at points that are new, and count these alone. A search has one loss."""
+        new, hashes = known.find(x[:, None])
+        rows = new[:, 0].nonzero()[:, 0]
+        if len(rows):
+            part = self if len(rows) == len(x) else self.part(rows)
+            some = part._forward(x[rows])
+            assert part._open is not None  # by `_forward`
+            if self.answers is not None:
+                self.answers.remember(new, hashes, widened(part._open[1].detach(), x))
+            logits = some.new_zeros(len(x), some.shape[1]).index_copy(0, rows, some)  # others do not matter
+            value, slope = _slope(loss, logits)
+            grad = part._backward(slope[rows]).flatten(1)
+            known.remember(new, hashes, torch.cat([some, value[rows, None], grad], 1))
+        mine = self.incumbents
+        mine.forwards = mine.forwards + mine.alive * new[:, 0]
+        mine.backwards = mine.backwards + mine.alive * new[:, 0]
+        found, features = known.recall(hashes)[:, 0], self.domain.user_x[0].numel()
+        classes = found.shape[1] - 1 - features
+        grad = found[:, classes + 1 :].view_as(self.domain.user_x).to(x.dtype)
+        return found[:, :classes], found[:, classes], grad
 
     def jacobian(self, x: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
         """Return the logits (N, classes) and the gradients of those in `classes` (N, K): (N, K, ...)."""
@@ -231,7 +259,6 @@ class Oracle:
     def part(self, rows: Tensor) -> "Oracle":
         """Return an oracle about some of the rows (indices), for questions that only they have; see `absorb`."""
         part = copy(self)
-        part.answers = None
         part.take(rows)
         return part
 
@@ -241,8 +268,8 @@ class Oracle:
 
     def take(self, rows: Tensor) -> None:
         """Go on with some of the rows only."""
-        if self.answers is not None:
-            self.answers.take(rows)
+        self.answers = None if self.answers is None else self.answers.take(rows)
+        self.gradients = None if self.gradients is None else self.gradients.take(rows)
         self.problem, self.incumbents, self._counted = self.problem.take(rows), take(self.incumbents, rows), None
 
     def forget(self) -> None:

@@ -33,12 +33,12 @@ class Result:
     margin      by how much x_adv reaches the goal in the logits
     step_found  the step whose query found the point; 0 for a clean input that is already wrong, −1 for none
     forwards    forward passes of this sample, clean check and verification included; `backwards` the backward ones
-    given_up    points of this sample that a fresh pass did not confirm; they are not reported
-    judged      how often the `accept` of a space was asked, which is no query of the model
+    given_up    points of this sample that a fresh pass did not confirm; they are not in the result
+    judged      number of calls of the space's `accept`, which are no queries of the model
     own         the same report about the points that the method returns by its own rule, where it has one
 
     `x` are the clean inputs; `classes` and `names` are names of classes and features, where they are known. `findings`
-    are errors that the doctor found in the model: with them the figures may mean nothing.
+    are errors that the doctor found in the model: they make the figures unreliable.
     """
 
     x_adv: Tensor
@@ -66,7 +66,7 @@ class Result:
     names: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
-        """Fill in what is not given."""
+        """Fill in fields that are not given."""
         if cast(Any, self.given_up) is None:
             object.__setattr__(self, "given_up", torch.zeros_like(self.forwards))
         if cast(Any, self.cost) is None:
@@ -88,7 +88,7 @@ class Result:
         return self.l0.isfinite()
 
     def samples(self, labels: Tensor | None = None) -> metrics.Samples:
-        """Return what figures are computed from; `labels` are the true classes, which a result does not know."""
+        """Return the arrays of the figures; `labels` are the true classes, which a result does not have."""
         return metrics.Samples(
             changes=_array(self.changes.double()),
             outcome=_array(self.outcome),
@@ -213,7 +213,7 @@ class Result:
         return f"one {word}" if number == 1 else f"{number:g} {word}s"
 
     def _of_all(self, number: float) -> str:
-        """Return a number of changes and of how many, unless the sites are groups with names."""
+        """Return a number of changes and the number of sites, unless the sites are groups with names."""
         shape = self.x_adv.shape[2:] if self.unit == "pixel" else self.x_adv.shape[1:]
         few = self._counted(number)
         return few if self.names is not None else f"{number:g} of {self._counted(shape.numel())}"
@@ -313,5 +313,5 @@ def _array(values: Tensor) -> Any:
 
 
 def _number(value: float, form: str = "g") -> str:
-    """Format a number; infinity by its sign, as in tables."""
+    """Format a number, with ∞ for infinity."""
     return "∞" if math.isinf(value) else format(value, form)

@@ -1,8 +1,8 @@
 """Know code by its content: the files that define it, and what is loaded of it.
 
 `source_files` finds the files behind classes and functions, with the files of the same project that these import.
-`code_hash` describes a class or function as it is in memory, with the values that it can see: it needs no file, and
-notices what was patched or set after loading. Neither looks into installed packages, torch or sigmazero.
+`code_hash` describes a class or function as it is in memory, with the values that it can see. It needs no file, and
+notices patches after loading. Neither looks into installed packages, torch or sigmazero.
 """
 
 import ast
@@ -108,7 +108,7 @@ def code_hash(thing: type | Callable[..., Any]) -> str:
     False
     """
     found = hashlib.sha256()
-    seen: dict[int, Any] = {}  # the values too: an address alone could be that of another one later
+    seen: dict[int, Any] = {}  # the values too: a later value could have the same address
 
     def walk(value: Any, depth: int) -> None:
         if id(value) in seen or depth > MAX_DEPTH:
@@ -125,7 +125,7 @@ def code_hash(thing: type | Callable[..., Any]) -> str:
 
 
 def _described(value: Any, top: bool) -> tuple[str, Iterable[Any]]:
-    """Return a text that tells a value from others, and the values inside it; code of others is known by its name."""
+    """Return a text that identifies a value, and the values inside it; installed code is identified by its name."""
     kind = type(value).__qualname__
     if isinstance(value, _PLAIN):
         return f"{kind} {value!r}", ()
@@ -164,7 +164,7 @@ def _members(kind: type) -> Iterator[Any]:
 
 
 def _visible(function: Any) -> Iterator[Any]:
-    """Yield the instructions of a function, its defaults, and what its names stand for."""
+    """Yield the instructions of a function, its defaults, and the values of its names."""
     code = function.__code__
     yield _instructions(code, function.__doc__)
     yield function.__defaults__, function.__kwdefaults__
@@ -209,7 +209,7 @@ def _theirs(thing: Any) -> bool:
 
 
 def without_addresses(text: str) -> str:
-    """Return a text without the memory addresses that Python shows for things without a better name."""
+    """Return a text without the memory addresses in the default representation of objects."""
     return re.sub(r" at 0x[0-9a-f]+", "", text)
 
 

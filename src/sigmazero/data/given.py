@@ -14,8 +14,8 @@ from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset,
 from sigmazero.core.inputs import check_inputs, check_labels
 from sigmazero.core.messages import warn_caller
 from sigmazero.data.images import channels_first
-from sigmazero.data.load import load, scales
-from sigmazero.data.rows import Array, DataError, Rows, RowSpec, parse_rows, take
+from sigmazero.data.load import load
+from sigmazero.data.rows import Array, DataError, Rows, RowSpec, parse_rows, scales, take
 from sigmazero.data.table import Table
 
 WAYS = "give (inputs, labels), a Table, a data set of pairs, a DataLoader, or the name of a data set, file or folder"

@@ -7,12 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-
 from sigmazero.data import images, npz
 from sigmazero.data.registry import DATASETS, Dataset, candidate_dirs, first_match, missing
-from sigmazero.data.rows import Array, DataError, Rows, RowSpec, Source, parse_rows, take
+from sigmazero.data.rows import DataError, Rows, RowSpec, Source, parse_rows, take
 from sigmazero.data.table import ENDINGS, Table, is_table
 
 FILES = (".npz", *ENDINGS)
@@ -66,23 +63,10 @@ def load(
     """
     source, title = _open(name, data_dir, bounds)
     chosen = take(parse_rows(rows, len(source.labels)), limit, seed, source.labels)
-    values = source.fetch(chosen)
+    found = source.rows(chosen, title, bounds)
     if title in DATASETS:
-        _check(DATASETS[title], source, values)
-    scaled = values.dtype == np.uint8 and scales(bounds)
-    keep = source.names is not None and values.dtype == np.float64
-    tensor = torch.from_numpy(values if keep else values.astype(np.float32))
-    if scaled:
-        tensor /= 255
-    ids = np.array(chosen, dtype=np.int64) if source.ids is None else source.ids[chosen].astype(np.int64)
-    about: dict[str, Any] = {"space": source.space, "names": source.names, "classes": source.classes}
-    labels = torch.from_numpy(source.labels[chosen])
-    return Rows(tensor, labels, torch.from_numpy(ids), title, **about, scaled=scaled, table=source.table)
-
-
-def scales(bounds: tuple[Any, Any] | None) -> bool:
-    """Tell whether 8-bit values are divided by 255: where the bounds are 0 and 1, or not given."""
-    return bounds is None or all(bool(np.all(np.asarray(end) == at)) for end, at in zip(bounds, (0, 1), strict=True))
+        _check(DATASETS[title], tuple(found.images.shape[1:]), int(source.labels.max()))
+    return found
 
 
 def is_data_file(name: str | Path) -> bool:
@@ -121,10 +105,9 @@ def _find(dataset: Dataset, data_dir: str | Path | None) -> Source:
     raise missing(dataset, data_dir)
 
 
-def _check(dataset: Dataset, source: Source, values: Array) -> None:
-    if values.shape[1:] == dataset.shape and source.labels.max() < dataset.classes:
-        return
-    raise DataError(
-        f"{dataset.name} has images of shape {dataset.shape} and labels to {dataset.classes - 1}, not "
-        f"{values.shape[1:]} and to {source.labels.max()}; the files are another data set's: load them by path"
-    )
+def _check(dataset: Dataset, shape: tuple[int, ...], last: int) -> None:
+    if shape != dataset.shape or last >= dataset.classes:
+        raise DataError(
+            f"{dataset.name} has images of shape {dataset.shape} and labels to {dataset.classes - 1}, not {shape} and "
+            f"to {last}; the files are another data set's: load them by path"
+        )

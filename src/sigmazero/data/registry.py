@@ -149,13 +149,6 @@ def first_match(folders: Iterable[Path], patterns: Iterable[str]) -> Path | None
 
 
 def missing(dataset: Dataset, data_dir: str | Path | None) -> MissingData:
-    """Make the error for a data set whose files are nowhere: names, where published, where to put them."""
-    places = search_dirs(data_dir)
-    lines = [
-        f"no files of {dataset.name} found.",
-        f"  needed:    {dataset.needs}",
-        f"  published: {dataset.published}",
-        "  searched:  " + "\n             ".join(map(str, [*places, *dataset.system_folders])),
-        f"  put them:  into {places[0] / dataset.folders[0]}, or name their folder with data_dir",
-    ]
-    return MissingData("\n".join(lines))
+    """Make the error for a data set whose files are nowhere: which files, where to put them, where to get them."""
+    folder = search_dirs(data_dir)[0] / dataset.folders[0]
+    return MissingData(f"no files of {dataset.name}: put {dataset.needs} into {folder} (from {dataset.published})")

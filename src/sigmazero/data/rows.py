@@ -62,6 +62,23 @@ class Source:
     classes: tuple[str, ...] | None = None
     table: Any = None
 
+    def rows(self, chosen: list[int], name: str, bounds: tuple[Any, Any] | None = None) -> Rows:
+        """Return the chosen rows; 8-bit values are divided by 255 unless the bounds are other ones than 0 and 1."""
+        values = self.fetch(chosen)
+        scaled = values.dtype == np.uint8 and scales(bounds)
+        double = self.names is not None and values.dtype == np.float64
+        images = torch.from_numpy(values if double else values.astype(np.float32))
+        if scaled:
+            images /= 255
+        ids = np.array(chosen) if self.ids is None else self.ids[chosen]
+        labels, numbers = (torch.from_numpy(each.astype(np.int64)) for each in (self.labels[chosen], ids))
+        return Rows(images, labels, numbers, name, self.space, self.names, self.classes, scaled, self.table)
+
+
+def scales(bounds: tuple[Any, Any] | None) -> bool:
+    """Tell whether 8-bit values are divided by 255: where the bounds are 0 and 1, or not given."""
+    return bounds is None or all(bool(np.all(np.asarray(end) == at)) for end, at in zip(bounds, (0, 1), strict=True))
+
 
 def in_memory(images: Array, labels: Array, where: object, **more: Any) -> Source:
     """Make a source over arrays that are already loaded."""

@@ -121,17 +121,13 @@ class Column:
             made = np.where(absent, self.lower, numbers)[:, None]
         return np.concatenate([made, absent[:, None].astype(np.float64)], 1) if self.missing else made
 
-    def decode(self, features: Array, exact: Array, strict: bool) -> Any:
+    def decode(self, features: Array, exact: Array) -> Any:
         """Turn features back into a Series of the column's dtype; `exact` are the numbers that the table shows."""
         absent = features[:, -1] > 0.5 if self.missing else np.zeros(len(features), dtype=bool)
         inner = features[:, : -1 if self.missing else None]
         blank = None if self.none else np.nan
         if self.kind in ("category", "fixed"):
             places = inner.argmax(1) if self.kind == "category" else np.rint(inner[:, 0]).astype(np.int64)
-            if strict and self.kind == "category":
-                one = ((inner == 0) | (inner == 1)).all(1) & (inner.sum(1) == 1)
-                if not (one | (absent & (inner == 0).all(1))).all():
-                    raise DataError(f"the features of {self.name!r} are not one 1 and else 0, so they name no word")
             found = np.array([*self.words, None], dtype=object)[np.clip(places, 0, len(self.words) - 1)]
             found[absent] = blank
             return _pandas().Series(list(found), dtype=object).astype(self.dtype)
@@ -296,12 +292,11 @@ class Table:
             parts.append(column.encode(frame[column.name], self._may_go(column), self.name))
         return torch.from_numpy(np.concatenate(parts, 1))
 
-    def decode(self, x: Tensor | Array, *, strict: bool = True) -> Any:
+    def decode(self, x: Tensor | Array) -> Any:
         """Turn (rows, features) back into a DataFrame with the original columns and dtypes.
 
-        A float32 number becomes the value of the table that it stands for, else the shortest decimal.
-
-        strict  refuse features of a category that are not one 1 and else 0; otherwise the largest names the word
+        A float32 number becomes the value of the table that it stands for, else the shortest decimal. The largest
+        feature of a category names the word.
         """
         values = x.detach().cpu().numpy() if isinstance(x, Tensor) else x
         if values.ndim != 2 or values.shape[1] != len(self.features):
@@ -309,7 +304,7 @@ class Table:
         at, found = 0, []
         for column in self.columns:
             width = len(column.features)
-            found.append(column.decode(values[:, at : at + width], self._exact.get(column.name, np.empty(0)), strict))
+            found.append(column.decode(values[:, at : at + width], self._exact.get(column.name, np.empty(0))))
             at += width
         frame = _pandas().concat(found, axis=1)
         frame.columns = self.frame.columns
@@ -383,10 +378,7 @@ class Table:
     def rows(self, part: str | None = None, dtype: torch.dtype = torch.float64) -> Rows:
         """Return all rows of a part, such as "train"; the one that is loaded unless given."""
         source = self.source(part, dtype)
-        images = torch.from_numpy(source.fetch(list(range(len(source.labels)))))
-        assert source.ids is not None
-        labels, ids = (torch.from_numpy(each.astype(np.int64)) for each in (source.labels, source.ids))
-        return Rows(images, labels, ids, self.name, self.space, self.features, self.classes, table=self)
+        return source.rows(list(range(len(source.labels))), self.name)
 
     def source(self, part: str | None = None, dtype: torch.dtype | None = None) -> Source:
         """Return a part as `data.load` takes it: float32, as networks do, where that holds its whole numbers."""

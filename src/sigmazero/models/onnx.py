@@ -10,7 +10,7 @@ import inspect
 import logging
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,8 +22,8 @@ from torch.nn import functional as F
 
 from sigmazero.core.extras import require
 from sigmazero.core.messages import one_line, shown
+from sigmazero.models.wrapping.base import in_fixed_batches
 from sigmazero.models.wrapping.identity import KnownModel
-from sigmazero.models.wrapping.torch_models import in_fixed_batches
 
 log = logging.getLogger(__name__)
 
@@ -81,9 +81,13 @@ class OnnxNetwork(KnownModel):
             return logits
         return in_fixed_batches(self._run, x, self.rows)
 
-    def _run(self, x: Tensor) -> Tensor:
+    def start(self, x: Tensor) -> dict[str, Any]:
+        """Return the values that are there before the first node."""
         weights = {name: getattr(self, place) for name, place in self.places.items()}
-        values = {"": None, **self.integers, **weights, self.given: x}
+        return {"": None, **self.integers, **weights, self.given: x}
+
+    def _run(self, x: Tensor) -> Tensor:
+        values = self.start(x)
         for node in self.nodes:
             node.compute(values)
         answer: Tensor = values[self.result]
@@ -207,7 +211,7 @@ def _compare(network: OnnxNetwork, model: Any, library: Any) -> None:
             apart = float((answer.double() - wanted).abs().max()) if answer.shape == wanted.shape else math.inf
             raise ValueError(f"its logits are {apart:.2g} away from those of ONNX's reference implementation")
         if rows == 1 or sizes[0]:
-            network.rows = _way(network, x, answer, tolerance)
+            network.rows = None if _takes_more(network, x, answer, tolerance) else rows
         return
     if None not in sizes[1:]:
         raise failure
@@ -228,16 +232,26 @@ def _close(one: Tensor, other: Tensor, tolerance: float) -> bool:
     return bool(((one.double() - other.double()).abs() <= tolerance * other.double().abs().max() + 1e-6).all())
 
 
-def _way(network: OnnxNetwork, x: Tensor, answer: Tensor, tolerance: float) -> int | None:
-    """Return None where a network made for a fixed number of rows takes one more, else that number."""
-    rows = len(answer)
+def _takes_more(network: OnnxNetwork, x: Tensor, answer: Tensor, tolerance: float) -> bool:
+    """Let constant shapes leave their first size open; tell whether a network then takes one row more."""
+    rows, nodes, integers = len(answer), network.nodes, dict(network.integers)
     try:
+        values, network.nodes = network.start(x[:rows]), []
+        for node in nodes:
+            node.compute(values)
+            if node.kind == "Reshape" and node.inputs[1] in network.integers:
+                name = f"shape of {node.outputs[0]}"
+                size = values[node.outputs[0]].shape
+                network.integers[name] = torch.tensor([-1, *size[1:]], device="cpu")
+                node = replace(node, inputs=(node.inputs[0], name))
+            network.nodes.append(node)
         more = network(x)
         if _close(more[:rows], answer, tolerance) and _close(more[1:], network(x[1:]), tolerance):
-            return None
+            return True
     except (RuntimeError, ValueError, IndexError) as error:
         log.info("%s takes %d rows at a time (%s)", network.title, rows, one_line(error))
-    return rows
+    network.nodes, network.integers = nodes, integers
+    return False
 
 
 # Operators

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file as load_safetensors
 from torch import Tensor, nn
 
 from sigmazero.core.files import disguise, replacing, search
@@ -158,11 +157,13 @@ def _fetch(entry: ZooEntry, weight: WeightFile, target: Path, bar: bool) -> Path
 def read(path: str | os.PathLike[str]) -> dict[str, Tensor]:
     """Read a state dict (.pt, .pth, .th, .ckpt, .safetensors) onto the CPU, real numbers in single precision."""
     path = Path(path)
+    if path.exists() and not path.is_file():  # a store may name a device, which never ends
+        raise WeightsError(f"{path} is no regular file; name a file of weights")
     with path.open("rb") as file:
         if found := disguise(file.read(512)):
             raise WeightsError(f"{path} is {found}; download it again, in a browser if need be")
     try:
-        data = load_safetensors(path) if path.suffix == ".safetensors" else _checkpoint(path)
+        data = _safetensors(path) if path.suffix == ".safetensors" else _checkpoint(path)
     except Exception as error:  # damaged files fail in as many ways as there are bytes
         named = re.search(r"GLOBAL (\S+)", str(error)) if isinstance(error, pickle.UnpicklingError) else None
         if named is not None:
@@ -176,6 +177,12 @@ def read(path: str | os.PathLike[str]) -> dict[str, Tensor]:
             "model.state_dict()"
         ) from error
     return {key: value.float() if value.is_floating_point() else value for key, value in _state_dict(path, data)}
+
+
+def _safetensors(path: Path) -> dict[str, Tensor]:
+    from safetensors.torch import load_file  # later: it takes a while
+
+    return load_file(path)
 
 
 def _checkpoint(path: Path) -> Any:

@@ -131,6 +131,12 @@ def find(name: str) -> ZooEntry | None:
     return found[0] if found else None
 
 
+def known_accuracy(name: str) -> float | None:
+    """Return the clean accuracy, in percent, of a known model; None for any other."""
+    entry = find(name)
+    return None if entry is None else entry.clean_accuracy or entry.implied_accuracy
+
+
 def get(name: str) -> ZooEntry:
     """Look a model up by code or RobustBench name, or fail with the nearest known names."""
     entry = find(name)

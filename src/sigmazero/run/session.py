@@ -218,12 +218,15 @@ class Session:
             oracle.look = look = FirstLook()
             explores = part.domain.needs_exploring and self.attack.spaces
             remembers = not part.x.is_cuda and (self.attack.remembers or explores)
-            oracle.answers = answers = Answers(part.domain.x, clean[rows]) if remembers else None
+            oracle.answers = answers = Answers(len(part)) if remembers else None
+            if answers is not None:
+                answers.remember(*answers.find(part.domain.x[:, None]), clean[rows])
+                oracle.gradients = Answers(len(part)) if explores and self.attack.needs == "gradients" else None
             with prepared.flags(problem.x.device):
                 found = search(phases, oracle, self.compact, advance)
                 if part.domain.shrinks:
                     whole = prepared.oracle(part, size, "labels")
-                    whole.answers = None if answers is None else answers.whole()
+                    whole.answers = answers
                     found = shrunk(found, whole, self.attack.limit)
             if self.attack.borrowed and found.own is not None:
                 self._diagnostics.see_returned((found.own != part.domain.x).flatten(1).any(1))

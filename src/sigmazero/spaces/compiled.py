@@ -1,7 +1,7 @@
 """A space compiled to tensors: which values each feature may take around given inputs, and what counts once.
 
-Tensors are over flat features, in the user's units. A snapped point is made in these units, so that what is asked is
-what is reported, to the bit. An input outside its own space is named here, with its feature.
+Tensors are over flat features, in the user's units. A snapped point is made in these units, so that the model is
+asked about what is reported, to the bit. An input outside its own space is named here, with its feature.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class SiteLayout:
 
     @classmethod
     def make(cls, columns: Columns, device: torch.device) -> SiteLayout | None:
-        """None where every feature is a site of its own."""
+        """Return None where every feature is a site of its own."""
         grouped = {k for group in columns.groups for k in group.members}
         found = [(group.members, group.one_hot) for group in columns.groups]
         found += [((k,), False) for k in range(len(columns.kind)) if k not in grouped]
@@ -61,11 +61,11 @@ class SiteLayout:
         return cls(at, none, places, torch.tensor(one_hot, device=device) if any(one_hot) else None)
 
     def sites(self, flat: Tensor) -> Tensor:
-        """Values (..., features) as (..., features of a site, sites), 0 (or False) where there is no feature."""
+        """Return values (..., features) as (..., features of a site, sites), 0 (or False) where there is no feature."""
         return flat[..., self.index].masked_fill(self.pad, 0)
 
     def flat(self, by_site: Tensor) -> Tensor:
-        """Values (..., features of a site × sites) as (..., features)."""
+        """Return values (..., features of a site × sites) as (..., features)."""
         return by_site[..., self.back]
 
 
@@ -111,7 +111,7 @@ class CompiledSpace:
     def make(
         cls, space: Space, columns: Columns, shape: tuple[int, ...], pixels: int, x: Tensor
     ) -> CompiledSpace | None:
-        """None where the space is a box. `pixels` is how many channels count once, 1 if each counts."""
+        """Return None where the space is a box. `pixels` is how many channels count once, 1 if each counts."""
         device = x.device
         stepped = torch.as_tensor(columns.per > 0, device=device)
         layout = SiteLayout.make(columns, device)
@@ -161,7 +161,7 @@ class CompiledSpace:
 
     @property
     def derives(self) -> bool:
-        """Whether some features follow from others."""
+        """Return whether some features follow from others."""
         return self.repair is not None and bool(self.repair.laws.at)
 
     @property
@@ -178,18 +178,6 @@ class CompiledSpace:
     def sites(self) -> int:
         """Return how many things can change."""
         return math.prod(self.shape) // self.channels if self.layout is None else self.layout.index.shape[1]
-
-    @property
-    def mostly_binary(self) -> bool:
-        """Return whether most features have two legal values, as those of categories have, and changes cost alike.
-
-        Where costs differ, a walk that minimises changes is no help.
-        """
-        columns = self.columns
-        stepped = columns.per > 0
-        steps = (columns.upper - columns.lower)[stepped] * columns.per[stepped] / columns.times[stepped]
-        two = int((steps < 2).sum()) + sum(len(table) <= 2 for table in columns.tables.values())
-        return self.costs is None and 2 * two > len(columns.kind)
 
     def members(self, site: int) -> list[int]:
         """Return the flat features of a site."""
@@ -227,7 +215,7 @@ class CompiledSpace:
         return found
 
     def nearest(self, values: Tensor) -> Tensor:
-        """The nearest legal values to (..., features), in float64 and whatever the ends and groups."""
+        """Return the nearest legal values to (..., features), in float64; ends and groups are not looked at."""
         found = values.double()
         if self.stepped is not None:
             found = torch.where(self.stepped, torch.round(found * self.per / self.times) * self.times / self.per, found)
@@ -239,7 +227,7 @@ class CompiledSpace:
         return found
 
     def choices(self, feature: int, most: int) -> Floats | None:
-        """Every legal value of a flat feature, in the user's units; None if there are more than `most`, or endless."""
+        """Return all legal values of a flat feature in the user's units; None if there are more than `most`."""
         columns = self.columns
         if feature in columns.tables:
             return columns.tables[feature]
@@ -253,7 +241,7 @@ class CompiledSpace:
         return np.asarray(every * columns.times[feature] / columns.per[feature])
 
     def beyond(self, values: Tensor, rising: Tensor) -> Tensor:
-        """The next legal values (..., features), in float64, as one goes up, or down where nothing rises."""
+        """Return the next legal values (..., features) upwards, or downwards where nothing rises, in float64."""
         found = values
         if self.stepped is not None:
             steps = found * self.per / self.times
@@ -268,7 +256,7 @@ class CompiledSpace:
         return found
 
     def snap(self, values: Tensor, x: Tensor, lower: Tensor, upper: Tensor, keys: Tensor | None = None) -> Tensor:
-        """The legal values next to (..., features) of the user's; what falls to the clean value has its bits."""
+        """Return the legal values nearest to (..., features) of the user's; the clean value keeps its bits."""
         values = torch.clamp(values, lower, upper)
         legal = self.nearest(values)
         same = legal == self.nearest(x)
@@ -279,23 +267,23 @@ class CompiledSpace:
         return found if self.repair is None else self.repair.apply(found, Around(x, lower, upper), self, keys)
 
     def own_bits(self, values: Tensor, x: Tensor) -> Tensor:
-        """Legal values (..., features) in the format of the inputs; those of the clean input have its bits."""
+        """Return legal values (..., features) in the format of the inputs; those of the clean input keep its bits."""
         same = self.discrete & (self.nearest(values) == self.nearest(x))
         return torch.where(same, x, values.to(x.dtype))
 
     def touched(self, different: Tensor) -> Tensor:
-        """Which features (..., features) are of a site with a change."""
+        """Return which features (..., features) belong to a site with a change."""
         if self.layout is None:
             return different
         sites = self.layout.sites(different).any(-2, keepdim=True)
         return self.layout.flat(sites.expand(*sites.shape[:-2], *self.layout.index.shape).flatten(-2))
 
     def chosen(self, different: Tensor) -> Tensor:
-        """The same without derived features, which nobody chose to change: (rows, ...) of the user's."""
+        """Leave out derived features, which no attack chose to change: (rows, ...) of the user's."""
         return different if self.repair is None else different & ~self.repair.derived.view(self.shape)
 
     def _one_category(self, found: Tensor, values: Tensor, x: Tensor) -> Tensor:
-        """In every one-hot group the largest of the values wins, the clean category where it is among them."""
+        """Give each one-hot group the category of its largest value; the clean one where that is among them."""
         layout = self.layout
         assert layout is not None
         if layout.one_hot is None:
@@ -309,13 +297,13 @@ class CompiledSpace:
         return layout.flat(chosen.flatten(-2))
 
     def inside(self, flat: Tensor) -> Tensor:
-        """Tensors (rows, features) in the shape of the inner problem's inputs."""
+        """Return tensors (rows, features) in the shape of the search."""
         if self.layout is None:
             return flat.view(len(flat), *self.shape)
         return self.layout.sites(flat)[..., None, None]
 
     def outside(self, inner: Tensor, rank: int) -> Tensor:
-        """Points of the inner problem, whose inputs have so many dimensions, as (rows, features) or (rows, K, ...)."""
+        """Return points of the search, whose inputs have `rank` dimensions, as (rows, features) or (rows, K, ...)."""
         flat = inner.flatten(inner.ndim - rank + 1)
         return flat if self.layout is None else self.layout.flat(flat)
 
@@ -328,7 +316,7 @@ class CompiledSpace:
         return Around(*(t.expand(len(t), *self.shape).flatten(1) for t in tensors))
 
     def legal(self, points: Tensor, x: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
-        """Which of the user's points keep every rule but the ends, which are the problem's: judged in float64.
+        """Return which of the user's points keep every rule but the ends, which the domain judges: in float64.
 
         The ends of derived features are judged here.
         """
@@ -358,7 +346,7 @@ class CompiledSpace:
 
 
 def _padded(rows: list[Floats]) -> tuple[Floats, NDArray[np.int64]]:
-    """Rows of different lengths as one array, padded with infinity, and their lengths."""
+    """Return rows of different lengths as one array, padded with infinity, and their lengths."""
     lengths = np.array([len(row) for row in rows], dtype=np.int64)
     found = np.full((len(rows), lengths.max(initial=0)), np.inf)
     for at, row in enumerate(rows):
@@ -379,7 +367,7 @@ def relative(prices: Tensor) -> Tensor:
 def within(
     space: Space, x: Tensor, pixels: bool, mask: Tensor | None
 ) -> tuple[Tensor, Tensor, CompiledSpace | None, float]:
-    """The ends of every feature around the inputs, in their dtype, what of the space a box cannot hold, and a price.
+    """Return the ends of every feature around the inputs, in their dtype, the compiled space, and a price.
 
     In a box every change has that price.
     """
@@ -412,13 +400,13 @@ def within(
 
 
 def _on_steps(columns: Columns, values: Floats) -> Floats:
-    """Values without the rounding of their format, where legal ones are whole steps: 8 steps around are 8, not 7."""
+    """Take the rounding of their format off values with whole steps: 8 steps around are 8, not 7."""
     per = np.maximum(columns.per, 1)
     return np.where(columns.per > 0, np.round(values * per / columns.times) * columns.times / per, values)
 
 
 def legal_ends(columns: Columns, lower: Floats | None = None, upper: Floats | None = None) -> tuple[Floats, Floats]:
-    """The outermost legal values between ends, those of the space unless told otherwise: (features,) or (N, ...)."""
+    """Return the outermost legal values between ends, by default those of the space: (features,) or (N, ...)."""
     own = lower is None or upper is None
     low = columns.lower if lower is None else lower
     high = columns.upper if upper is None else upper

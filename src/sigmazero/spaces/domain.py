@@ -1,7 +1,7 @@
 """What may change in a declared space, as a search needs it.
 
 Attacks walk through the box between 0 and 1. Where a space is more than a box, the oracle asks about the legal point
-nearest to the one it was shown: whole steps, values of finite sets, one category of a group, rules kept.
+nearest to the one it was shown: whole steps, values of finite sets, one category of a group, no rule broken.
 
 Features that count once are laid out as one site with several channels: inputs of a space with groups have the search
 shape (N, features of the largest site, sites, 1, 1), padded with features that cannot change. The last two dimensions
@@ -111,11 +111,6 @@ class SpaceDomain(Domain):
     def weighted(self) -> bool:
         """Return whether some changes cost more than others."""
         return self.compiled.costs is not None
-
-    @property
-    def mostly_binary(self) -> bool:
-        """Return whether most features have two values, and changes cost alike."""
-        return self.compiled.mostly_binary
 
     @property
     def tied(self) -> bool:

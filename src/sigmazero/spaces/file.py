@@ -1,6 +1,6 @@
 """Spaces as TOML files, and first drafts of them from data.
 
-    [feature.age]                     a table per feature, in their order; what is not said is the usual
+    [feature.age]                     a table per feature, in their order; options left out have defaults
     kind = "integer"
     lower = 17
     upper = 90
@@ -40,7 +40,7 @@ from sigmazero.spaces.space import Columns, FeatureGroup, Space
 
 SETS = ("values", "likely")
 OPTIONS = ("kind", *SETS, "lower", "upper", "around", "grid", "direction", "cost")
-_USUAL: dict[str, Any] = {
+DEFAULTS: dict[str, Any] = {
     "kind": "real",
     "lower": 0.0,
     "upper": 1.0,
@@ -123,37 +123,37 @@ def read(path: str | Path) -> Space:
 
 def parse(text: str, path: str | Path = "space") -> Space:
     """Return the space in the text of such a file; `path` is its name in errors."""
-    held = toml.parse(text, SpaceFile, str(path))
+    tables = toml.parse(text, SpaceFile, str(path))
     try:
-        return build(held)
+        return build(tables)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
 
-def build(held: SpaceFile) -> Space:
+def build(tables: SpaceFile) -> Space:
     """Return the space of the tables of such a file."""
-    given: dict[str, Any] = held.given()
-    named = bool(held.feature)
+    given: dict[str, Any] = tables.given()
+    named = bool(tables.feature)
     if named:
-        given["names"] = list(held.feature)
-    for name, options in held.feature.items():
+        given["names"] = list(tables.feature)
+    for name, options in tables.feature.items():
         for option, value in options.given().items():
             if not isinstance(given.setdefault(option, {}), dict):
                 raise ValueError(f"{option} is given for all features and for {name!r}; say it in one place")
             given[option][name] = value
-    for name, members in held.group.items():
+    for name, members in tables.group.items():
         for kind in members.model_fields_set:
             given.setdefault(kind, {})[name] = getattr(members, kind)
-    given["smallest"] = held.smallest
-    given["rules"] = [_rule(rule, named) for rule in held.rule]
-    for name, formula in held.derived.items():
+    given["smallest"] = tables.smallest
+    given["rules"] = [_rule(rule, named) for rule in tables.rule]
+    for name, formula in tables.derived.items():
         place = next(iter(_terms({name: 1}, named)))
         given.setdefault("derived", {})[place] = Formula(_terms(formula.terms, named), _plain(formula.constant))
     return Space(**given)
 
 
 def identity(space: Space, shape: Sequence[int]) -> str:
-    """All that a space allows inputs of a shape, as text: however it was said, and functions by their code."""
+    """Return all that a space allows inputs of a shape, as text; functions count by their code."""
     columns = space.columns(shape)
     found = {name: _plainest(value) for name, value in vars(columns).items() if name not in ("labels", "laws")}
     found |= {f"laws {name}": _plainest(value) for name, value in vars(columns.laws).items() if name != "labels"}
@@ -166,7 +166,7 @@ def identity(space: Space, shape: Sequence[int]) -> str:
 
 
 def _plainest(value: Any) -> Any:
-    """Arrays and groups as JSON has them; functions say no more than that they are there."""
+    """Return arrays and groups as JSON has them; a function is only mentioned."""
     if isinstance(value, np.ndarray):
         return value.tolist()
     if isinstance(value, Mapping):
@@ -179,7 +179,7 @@ def _plainest(value: Any) -> Any:
 
 
 def written(space: Space) -> str:
-    """A space as TOML; what a file cannot hold is refused."""
+    """Return a space as TOML; refuse what a file cannot hold."""
     _refuse_functions(space)
     columns = space.columns((len(space.names),)) if space.names is not None else None
     if columns is not None and len(columns.rise) > 1:
@@ -188,8 +188,8 @@ def written(space: Space) -> str:
     if space.names is None:
         if space.values or space.likely:
             raise ValueError("space: a file needs names for features with values; pass names=")
-        held = {name: _collapsed(getattr(space, name)) for name in OPTIONS if name not in SETS}
-        lines += [f"{name} = {_text(value)}" for name, value in held.items() if _said(name, value)]
+        options = {name: _collapsed(getattr(space, name)) for name in OPTIONS if name not in SETS}
+        lines += [f"{name} = {_text(value)}" for name, value in options.items() if _differs(name, value)]
     else:
         for place, name in enumerate(space.names):
             assert columns is not None
@@ -203,7 +203,7 @@ def written(space: Space) -> str:
 
 
 def draft(x: Any, names: Sequence[str] | None) -> Space:
-    """A first draft: kinds and ends as the rows show them; neighbours that always sum to 1 are a one-hot group.
+    """Draft a space: kinds and ends as the rows show them; neighbours that always sum to 1 are a one-hot group.
 
     Images get one line for all pixels.
     """
@@ -232,7 +232,7 @@ def draft(x: Any, names: Sequence[str] | None) -> Space:
 
 
 def _draft_of_images(rows: Any) -> Space:
-    """One line for all pixels: they have one unit. Values of 8 bits have a grid."""
+    """Draft a space in which all pixels are alike; values of 8 bits have a grid."""
     low, high = float(rows.min()), float(rows.max())
     if low < 0 or high > 1:
         return Space(lower=low, upper=high)
@@ -241,7 +241,7 @@ def _draft_of_images(rows: Any) -> Space:
 
 
 def _one_hot_from(rows: Any, binary: Any, first: int) -> int:
-    """How many binary features from this one on sum to 1 in every row; 0 if none do, or one alone."""
+    """Count the binary features from this one on that sum to 1 in every row; 0 if none do, or one alone."""
     total = np.zeros(len(rows))
     for k in range(first, rows.shape[1]):
         total += rows[:, k]
@@ -253,16 +253,16 @@ def _one_hot_from(rows: Any, binary: Any, first: int) -> int:
 
 
 def _feature(space: Space, columns: Columns, place: int) -> list[str]:
-    """What is said of one feature."""
+    """Return the options of one feature."""
     lines, n = [], len(columns.kind)
-    own = place in columns.tables or place in columns.laws.at  # whose ends are others where none are said
+    own = place in columns.tables or place in columns.laws.at  # its default ends are others
     for option in (option for option in OPTIONS if option not in SETS):
-        value = space._each(option, getattr(space, option), _USUAL[option], (n,))[place]
+        value = space._each(option, getattr(space, option), DEFAULTS[option], (n,))[place]
         ends = option in ("lower", "upper")
         if ends and columns.kind[place] == "binary":
             value = float(getattr(columns, option)[place])
-        said = space._given(getattr(space, option), _USUAL[option], place, n) if ends and own else _said(option, value)
-        if said:
+        given, default = getattr(space, option), DEFAULTS[option]
+        if space._given(given, default, place, n) if ends and own else _differs(option, value):
             lines.append(f"{option} = {_text(value)}")
     for option in SETS:
         sets = {space.place(feature, n): values for feature, values in getattr(space, option).items()}
@@ -280,7 +280,7 @@ def _refuse_functions(space: Space) -> None:
 
 
 def _laws(space: Space) -> list[str]:
-    """Rules and derived features."""
+    """Return the tables of rules and derived features."""
     lines: list[str] = []
     for rule in space.rules:
         lines += ["[[rule]]", *_rule_lines(space, rule)]
@@ -298,20 +298,20 @@ def _rule_lines(space: Space, rule: Rule) -> list[str]:
     return [f"terms = {_table(space, rule.terms)}", f"{word} = {_text(rule.bound)}"]
 
 
-def _rule(held: RuleTable, named: bool) -> Rule:
+def _rule(table: RuleTable, named: bool) -> Rule:
     """Return a rule as `Space` takes it."""
-    word = next(word for word in _SENSES if word in held.model_fields_set)
-    when = None if held.when is None else _rule(held.when, named)
-    return Rule(_terms(held.terms, named), _SENSES[word], _plain(getattr(held, word)), when)
+    word = next(word for word in _SENSES if word in table.model_fields_set)
+    when = None if table.when is None else _rule(table.when, named)
+    return Rule(_terms(table.terms, named), _SENSES[word], _plain(getattr(table, word)), when)
 
 
-def _terms(held: Mapping[str, Any], named: bool) -> Any:
+def _terms(terms: Mapping[str, Any], named: bool) -> Any:
     """Return terms by name, or by index where features have no names."""
-    return {name if named or not name.isdigit() else int(name): _plain(factor) for name, factor in held.items()}
+    return {name if named or not name.isdigit() else int(name): _plain(factor) for name, factor in terms.items()}
 
 
 def _key(space: Space, feature: Any) -> str:
-    """What a file calls a feature in a rule: its name, or its index where there are no names."""
+    """Name a feature in a rule: by its name, or its index where there are no names."""
     return str(feature) if space.names is None else space.names[space.place(feature, len(space.names))]
 
 
@@ -320,14 +320,14 @@ def _table(space: Space, terms: Mapping[Any, float]) -> str:
 
 
 def _collapsed(value: Any) -> Any:
-    """One value for a list of equal ones: two spellings of a space have one text."""
+    """Return one value for a list of equal ones, so that two spellings of a space have one text."""
     flat = value.flatten().tolist() if isinstance(value, np.ndarray | Tensor) else value
     alike = isinstance(flat, list | tuple) and len(flat) > 0 and all(one == flat[0] for one in flat)
     return flat[0] if alike and not isinstance(flat[0], list | tuple) else value
 
 
-def _said(option: str, value: Any) -> bool:
-    return isinstance(value, np.ndarray | Tensor | list | tuple) or bool(value != _USUAL[option])
+def _differs(option: str, value: Any) -> bool:
+    return isinstance(value, np.ndarray | Tensor | list | tuple) or bool(value != DEFAULTS[option])
 
 
 def _text(value: Any) -> str:
@@ -346,7 +346,7 @@ def _quoted(text: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A number may be written as a fraction, "1/255"."""
+    """Read a fraction such as "1/255"; other values stay."""
     if isinstance(value, str) and "/" in value:
         try:
             return float(Fraction(value))

@@ -1,4 +1,4 @@
-"""Rules and derived features at the door to the model: what is asked about keeps them.
+"""Repair of points that break a rule, and derived features.
 
 A point that breaks a rule is led back: changed features that take part in the rule give way, the smallest changes
 first, by as much as is needed and to legal values. What is unchanged stays so, unless an attack names features that
@@ -47,7 +47,7 @@ class RuleRepair:
     derived  which features are derived                loose  those that a repair may move: neither these nor categories
     aims     sums over features that are not derived, of every rule and then of every derived feature; `shift` is what
              is to be added to them
-    rules, sums  rules and derived features as they were said; `ties` marks what goes back with each of them
+    rules, sums  rules and derived features as declared; `ties` marks what goes back with each of them
     digits   by how many last digits the values of each feature may be off; `reach` is how large they are
     exact    which derived features are whole numbers
     when     sums of the conditions, over features that are not derived; `when_shift` is what is to be added to them
@@ -76,7 +76,7 @@ class RuleRepair:
 
     @classmethod
     def make(cls, columns: Columns, shape: tuple[int, ...], device: torch.device) -> RuleRepair | None:
-        """None where nothing ties features to each other."""
+        """Return None where nothing ties features to each other."""
         laws = columns.laws
         if not laws:
             return None
@@ -104,7 +104,7 @@ class RuleRepair:
         return cls(laws, shape, tuple(bool(whole[k]) for k in laws.at), *tensors)
 
     def derive(self, flat: Tensor, x: Tensor) -> Tensor:
-        """Points (..., features) with derived features computed anew; what is as in the clean input has its bits."""
+        """Compute the derived features of points (..., features); values of the clean input keep its bits."""
         for row, k in enumerate(self.laws.at):
             value, off = self._value(row, flat.detach())
             value, clean = value.detach(), x[..., k]
@@ -115,7 +115,7 @@ class RuleRepair:
         return flat
 
     def through(self, point: Tensor) -> Tensor:
-        """The same points, through which gradients also reach what derived features follow from."""
+        """Return the same points, through which gradients also reach what derived features follow from."""
         flat = point.flatten(1)
         for row, k in enumerate(self.laws.at):
             value = self._value(row, flat)[0]
@@ -125,7 +125,7 @@ class RuleRepair:
         return flat.view_as(point)
 
     def broken(self, flat: Tensor, around: Around, space: CompiledSpace) -> Tensor:
-        """Which rules, and which derived features' own values, points break: (..., rules and derived)."""
+        """Return which rules points break, and which derived values are illegal: (..., rules and derived)."""
         values = flat.double()
         n = len(self.laws.rules)
         found = []
@@ -142,7 +142,7 @@ class RuleRepair:
         return torch.cat(found, -1)
 
     def apply(self, flat: Tensor, around: Around, space: CompiledSpace, keys: Tensor | None = None) -> Tensor:
-        """Points (..., features), legal but for rules, as points that keep them.
+        """Repair points (..., features) that are legal but for rules.
 
         `keys` name features that may join in where a rule is broken, those of the smallest first; infinity is for
         those that may not. Nothing is looked at on a device.
@@ -169,7 +169,7 @@ class RuleRepair:
         return torch.where(good, found, around.x)
 
     def partners(self, features: list[int]) -> int:
-        """How many features might join in where a change of some breaks a rule: of the rule that ties the most."""
+        """Count the features that might join in where a change of these breaks a rule: of the largest rule."""
         rows = (self.aims != 0) & self.loose
         mine = (self.aims[:, features] != 0).any(1)
         mine[: len(self.when)] |= (self.when[:, features] != 0).any(1)
@@ -192,7 +192,7 @@ class RuleRepair:
         return torch.where(broken[0] & ~broken[1], found[1], found[0])
 
     def _applies(self, flat: Tensor) -> Tensor:
-        """Which rules (..., rules) are to hold, by their conditions."""
+        """Return which rules (..., rules) must hold, by their conditions."""
         if not bool(self.laws.when.any()):
             return torch.ones((), dtype=torch.bool, device=flat.device)
         total, off = torch.inner(flat.double(), self.when) + self.when_shift, self._slack(flat, self.when)
@@ -201,7 +201,7 @@ class RuleRepair:
     def _aim(
         self, row: int, flat: Tensor, around: Around, space: CompiledSpace, keys: Tensor | None, outward: bool
     ) -> Tensor:
-        """Let features give way, in order, until a sum is within its ends: to the clean value, or to an end."""
+        """Move features back, in order, until a sum is within its ends: to the clean value, or to an end."""
         x, lower, upper = around
         total, off = torch.inner(flat.double(), self.aims[row]) + self.shift[row], self._slack(flat, self.aims[row])
         least, most = self._ends(row, around)
@@ -234,24 +234,24 @@ class RuleRepair:
         return torch.where(take > 0, space.own_bits(target, x), flat)
 
     def _ends(self, row: int, around: Around) -> tuple[Tensor, Tensor]:
-        """Between which numbers a sum is to be."""
+        """Return the two numbers between which a sum must be."""
         if row < len(self.laws.rules):
             return self.least[row], self.most[row]
         k = self.laws.at[row - len(self.laws.rules)]
         return around.lower[..., k].double(), around.upper[..., k].double()
 
     def _slack(self, flat: Tensor, factors: Tensor) -> Tensor:
-        """By how much sums may miss their ends by rounding."""
+        """Return by how much sums may miss their ends by rounding."""
         size = flat.double().abs()
         eps = torch.finfo(flat.dtype).eps
         return torch.inner(size.maximum(self.reach) * (self.digits * eps) + size * EXACT, factors.abs())
 
     def _rounding(self, row: int, value: Tensor) -> Tensor:
-        """By how much a derived value that was computed elsewhere may be off."""
+        """Return by how much a derived value that was computed elsewhere may be off."""
         return value.double().abs() * (EXACT if self.exact[row] else torch.finfo(value.dtype).eps)
 
     def _value(self, row: int, flat: Tensor) -> tuple[Tensor, Tensor]:
-        """What a derived feature follows to be, in float64, and by how much that may be off."""
+        """Return the value of a derived feature in float64, and by how much it may be off."""
         function = self.laws.functions[row]
         if function is None:
             # Not as a product of matrices: that rounds by the number of rows.
@@ -284,7 +284,7 @@ class RuleRepair:
             at, rule = (int(v) for v in wrong.nonzero()[0])
             if rule < len(self.laws.rules):
                 total = float((x[at].double() * self.rules[rule]).sum())
-                words = f"input row {at} breaks the rule {self.laws.told(rule)}: the sum is {total:g}"
+                words = f"input row {at} breaks the rule {self.laws.describe(rule)}: the sum is {total:g}"
                 raise ValueError(f"space: {words}; correct the input or the rule")
             k = self.laws.at[rule - len(self.laws.rules)]
             words = f"derived feature {labels[k]} of input row {at} is {float(x[at, k]):g}"
@@ -306,11 +306,11 @@ class RuleRepair:
 
 
 def _substituted(laws: Laws) -> tuple[Floats, Floats, Floats, Floats]:
-    """Rules and derived sums over features that are chosen: (rules and derived, features), and what is added to them.
+    """Return rules and derived sums over chosen features: (rules and derived, features), and what is added to them.
 
     The conditions of the rules follow, in the same way.
 
-    What a function gives stays a feature of its own: nobody knows what it follows from.
+    A feature that a function computes stays one of its own: what it follows from is not known.
     """
     n = laws.rules.shape[1]
     known: dict[int, tuple[Floats, float]] = {}
@@ -334,7 +334,7 @@ def _substituted(laws: Laws) -> tuple[Floats, Floats, Floats, Floats]:
 
 
 def _ties(columns: Columns, aims: Floats) -> Floats:
-    """For every rule and derived feature, what is to go back with it: all that rules and groups tie together."""
+    """Return what goes back with every rule and derived feature: all that rules and groups tie together."""
     laws, n = columns.laws, aims.shape[1]
     sets = [set(np.flatnonzero(row).tolist()) for row in aims]
     for row, function in enumerate(laws.functions):

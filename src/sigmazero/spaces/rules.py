@@ -4,7 +4,7 @@
 >>> space = Space(names=["length", "host", "path"], kind="integer", upper=99, rules=[Rule({"host": 1}, ">=", 1)],
 ...               derived={"length": Formula({"host": 1, "path": 1}, 3)})
 >>> laws = space.columns((3,)).laws
->>> [laws.labels[k] for k in laws.at], laws.told(0)
+>>> [laws.labels[k] for k in laws.at], laws.describe(0)
 (["'length'"], "1·'host' >= 1")
 """
 
@@ -72,11 +72,11 @@ class Laws:
     labels: list[str]
 
     def __bool__(self) -> bool:
-        """Whether anything ties features to each other."""
+        """Return whether anything ties features to each other."""
         return bool(len(self.rules) or self.at)
 
-    def told(self, rule: int) -> str:
-        """A rule as errors show it."""
+    def describe(self, rule: int) -> str:
+        """Return a rule as errors show it."""
         words = self._words(self.rules[rule], self.least[rule], self.most[rule])
         if not self.when[rule].any():
             return words
@@ -88,15 +88,15 @@ class Laws:
 
 
 def laws(space: Space, n: int, labels: list[str]) -> Laws:
-    """The rules and derived features of a space; what contradicts itself is named."""
+    """Return the rules and derived features of a space; name what contradicts itself."""
     always = (np.zeros(n), -math.inf, math.inf)
-    said = [_rule(space, rule, n, f"rule {k}") for k, rule in enumerate(space.rules)]
+    declared = [_rule(space, rule, n, f"rule {k}") for k, rule in enumerate(space.rules)]
     conditions = [always if rule.when is None else _rule(space, rule.when, n, f"the condition of rule {k}")
                   for k, rule in enumerate(space.rules)]  # fmt: skip
     for k, rule in enumerate(space.rules):
         if rule.when is not None and rule.when.when is not None:
             raise ValueError(f"space: the condition of rule {k} has a condition itself; write one rule for each")
-    rules, least, most = _stacked(said, n)
+    rules, least, most = _stacked(declared, n)
     when, when_least, when_most = _stacked(conditions, n)
     given = {space.place(feature, n): _formula(how, space.label(space.place(feature, n)))
              for feature, how in space.derived.items()}  # fmt: skip
@@ -120,7 +120,7 @@ def laws(space: Space, n: int, labels: list[str]) -> Laws:
 
 
 def _rule(space: Space, rule: Any, n: int, what: str) -> tuple[Floats, float, float]:
-    """The sum of a rule and its ends."""
+    """Return the sum of a rule and its ends."""
     if not isinstance(rule, Rule):
         raise TypeError(f"space: {what} is a {type(rule).__name__}; write Rule({{feature: factor}}, '<=', bound)")
     if rule.sense not in SENSES:
@@ -148,7 +148,7 @@ def _formula(how: Any, label: str) -> Formula | Derive:
 
 
 def _sum(space: Space, terms: Any, n: int, what: str) -> Floats:
-    """Factors over all features."""
+    """Return factors over all features."""
     if not isinstance(terms, Mapping) or not terms:
         raise ValueError(f"space: {what} has terms={terms!r}; write them as {{feature: factor}}")
     found = np.zeros(n)
@@ -169,7 +169,7 @@ def _number(value: Any, what: str) -> float:
 
 
 def _ordered(given: Mapping[int, Any], sums: Mapping[int, Floats], labels: Sequence[str]) -> list[int]:
-    """The derived features, each after those that it follows from."""
+    """Return the derived features, each after those that it follows from."""
     found: list[int] = []
 
     def visit(k: int, path: tuple[int, ...]) -> None:

@@ -70,11 +70,11 @@ class Columns:
 class Space:
     """Declare what may change; experimental.
 
-    Whatever is said per feature is one value for all, a sequence, or a mapping by name or index.
+    An option is one value for all features, a sequence, or a mapping by name or index.
 
     kind       "real", "integer", "binary" (0 or 1) or "values" (a finite set)
     values     the finite sets: {feature: [values]}; their kind is "values"
-    lower, upper  the ends of each feature; 0 and 1 unless said otherwise
+    lower, upper  the ends of each feature; 0 and 1 by default
     around     how far from the input a feature may go, on top of that: x ± around
     grid       legal values are the whole multiples of this step: 1/255 for 8-bit images
     direction  "both", "up", "down" or "none"; a sequence of such sequences is one per sample
@@ -88,7 +88,7 @@ class Space:
     smallest   whether values that were found go back towards the clean ones as far as the goal stays reached, with the
                same changes; None does so for rows of named features
     names      of the features, in their order
-    accept     a function of (points, clean inputs) that says which rows are legal; asked when a success is verified
+    accept     a function of (points, clean inputs) that says which rows are legal; called when a success is verified
     """
 
     kind: Any = "real"
@@ -120,20 +120,20 @@ class Space:
 
     @classmethod
     def infer(cls, x: Any, names: Sequence[str] | None = None) -> "Space":
-        """A first draft from data: kinds, ends and one-hot groups as the rows show them; pixels are all alike."""
+        """Draft a space from data: kinds, ends and one-hot groups as the rows show them; pixels are all alike."""
         from sigmazero.spaces.file import draft
 
         return draft(x, names)
 
     @classmethod
     def from_toml(cls, path: str | Path) -> "Space":
-        """A space from a file."""
+        """Read a space from a file."""
         from sigmazero.spaces.file import read
 
         return read(path)
 
     def to_toml(self) -> str:
-        """The space as the text of such a file."""
+        """Return the space as the text of such a file."""
         from sigmazero.spaces.file import written
 
         return written(self)
@@ -145,19 +145,19 @@ class Space:
         return make_domain(self, x, unit, mask)
 
     def identity(self, shape: Sequence[int]) -> str:
-        """All that the space allows inputs of a shape, as text: the same however it was said."""
+        """Return all that the space allows inputs of a shape, as text: the same for every way to declare it."""
         from sigmazero.spaces.file import identity
 
         return identity(self, shape)
 
     @classmethod
     def image8(cls, **more: Any) -> "Space":
-        """Images of 8 bits per value, scaled to 0 to 1: every value a multiple of 1/255."""
+        """Make a space of images of 8 bits per value, scaled to 0 to 1: every value a multiple of 1/255."""
         return cls(grid=1 / 255, **more)
 
     @classmethod
     def patches(cls, shape: Sequence[int], size: int, **more: Any) -> "Space":
-        """Images (channels, height, width) in which a square of `size` × `size` pixels counts once."""
+        """Make a space of images (channels, height, width) in which a square of `size` × `size` pixels counts once."""
         at = _image(shape)
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
             raise ValueError(f"space: size={size!r} of a patch must be a whole number of pixels, 1 or more")
@@ -168,27 +168,27 @@ class Space:
 
     @classmethod
     def pixels(cls, shape: Sequence[int], **more: Any) -> "Space":
-        """Images (channels, height, width) in which a pixel counts once for all its channels."""
+        """Make a space of images (channels, height, width) in which a pixel counts once for all its channels."""
         return cls.patches(shape, 1, **more)
 
     @classmethod
     def rows(cls, shape: Sequence[int], **more: Any) -> "Space":
-        """Images (channels, height, width) in which a row counts once."""
+        """Make a space of images (channels, height, width) in which a row counts once."""
         at = _image(shape)
         return cls(tied={f"row {i}": at[:, i].ravel().tolist() for i in range(at.shape[1])}, **more)
 
     @classmethod
     def image_columns(cls, shape: Sequence[int], **more: Any) -> "Space":
-        """Images (channels, height, width) in which a column counts once."""
+        """Make a space of images (channels, height, width) in which a column counts once."""
         at = _image(shape)
         return cls(tied={f"column {j}": at[:, :, j].ravel().tolist() for j in range(at.shape[2])}, **more)
 
     def label(self, index: int) -> str:
-        """What errors call a feature."""
+        """Name a feature in an error."""
         return repr(self.names[index]) if self.names is not None else str(index)
 
     def columns(self, shape: Sequence[int]) -> Columns:
-        """The space of inputs of a shape; every contradiction is named here."""
+        """Return the space of inputs of a shape; refuse every contradiction by name."""
         shape = tuple(shape)
         n = math.prod(shape)
         if self.names is not None and len(self.names) != n:
@@ -217,7 +217,7 @@ class Space:
         return Columns(kind, lower, upper, around, times, per, tables, likely, rise, fall, cost, groups, labels, tied)
 
     def place(self, feature: Any, features: int) -> int:
-        """The index of a feature that is given by name or by index."""
+        """Return the index of a feature that is given by name or by index."""
         if isinstance(feature, str):
             if self.names is None:
                 raise ValueError(f"space: feature {feature!r} is given by name, but there are no names; pass names=")
@@ -231,7 +231,7 @@ class Space:
         return int(feature)
 
     def _each(self, name: str, given: Any, default: Any, shape: tuple[int, ...]) -> list[Any]:
-        """One value per flat feature, from one for all, from a sequence or from a mapping."""
+        """Return one value per flat feature, from one for all, from a sequence or from a mapping."""
         n = math.prod(shape)
         if isinstance(given, Mapping):
             found = [default] * n
@@ -282,7 +282,7 @@ class Space:
     def _ends(
         self, kind: list[str], tables: dict[int, Floats], shape: tuple[int, ...], derived: Sequence[int]
     ) -> tuple[Floats, Floats]:
-        """The ends of each feature; a finite set has its own, a derived one none, where they would be the usual."""
+        """Return the ends of each feature; by default a finite set has its own, and a derived feature none."""
         lower = self._numbers("lower", self.lower, 0.0, shape)
         upper = self._numbers("upper", self.upper, 1.0, shape)
         for k in {*tables, *derived}:
@@ -300,18 +300,18 @@ class Space:
             k = int(np.flatnonzero(wrong)[0])
             ends = f"lower={lower[k]:g} lies above upper={upper[k]:g}"
             both = self._given(self.lower, 0.0, k, len(kind)) and self._given(self.upper, 1.0, k, len(kind))
-            fix = "swap them" if both else "say both, they are 0 and 1 unless said"
+            fix = "swap them" if both else "give both; the defaults are 0 and 1"
             raise ValueError(f"space: {ends} for feature {self.label(k)}; {fix}")
         return lower, upper
 
     def _given(self, ends: Any, usual: float, k: int, n: int) -> bool:
-        """Whether the end of a feature was said, rather than left at the usual one."""
+        """Return whether the end of a feature was given, rather than left at the default."""
         if isinstance(ends, Mapping):
             return k in {self.place(feature, n) for feature in ends}
         return not isinstance(ends, int | float) or ends != usual
 
     def _directions(self, shape: tuple[int, ...]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Who may rise and who may fall: one row, or one per sample."""
+        """Return which features may rise and which may fall: one row, or one per sample."""
         given, n = self.direction, math.prod(shape)
         per_sample = isinstance(given, list | tuple) and bool(given) and not isinstance(given[0], str)
         array = given if isinstance(given, np.ndarray) else None
@@ -392,14 +392,14 @@ def _near(word: str, names: Sequence[str]) -> str:
 
 
 def _image(shape: Sequence[int]) -> NDArray[np.int64]:
-    """The flat places of an image's values."""
+    """Return the flat indices of an image's values."""
     if len(shape) != 3:
         raise ValueError(f"space: images have shape (channels, height, width); {tuple(shape)} is none")
     return np.arange(math.prod(shape)).reshape(tuple(shape))
 
 
 def _steps(kind: list[str], grid: Floats, tables: dict[int, Floats], labels: list[str]) -> tuple[Floats, Floats]:
-    """The step of each feature as times / per; 1/n is kept as 1 over n, so that its multiples round as k/n."""
+    """Return the step of each feature as times / per; 1/n stays 1 over n, so that its multiples round as k/n."""
     times, per = np.ones(len(grid)), np.zeros(len(grid))
     for k, step in enumerate(grid):
         whole = kind[k] in ("integer", "binary")

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any
 
 import numpy as np
 
@@ -24,8 +24,6 @@ from sigmazero.core.result import Outcome
 from sigmazero.store.facts import COLUMNS, KINDS
 from sigmazero.store.store import Store
 
-Format = Literal["csv", "jsonl", "parquet"]
-FORMATS: tuple[str, ...] = get_args(Format)
 # Columns that are the same on every line of a cell, with their types in Parquet; `parameters` is a JSON text.
 CELL = {
     "cell": "string",
@@ -50,30 +48,25 @@ OUTCOMES = [outcome.name.lower() for outcome in Outcome]
 Part = tuple[dict[str, Any], dict[str, list[Any]]]  # the columns of a cell, and those of its samples
 
 
-def export(store: Store, path: str | PathLike[str], to: Format = "csv", perturbations: bool = False) -> int:
-    """Write every stored sample to a file, which appears whole or not at all; return their number.
+def export(store: Store, path: str | PathLike[str], perturbations: bool = False) -> int:
+    """Write every stored sample to a .csv, .jsonl or .parquet file, whole or not at all; return their number.
 
     With `perturbations` there are two more columns, `index` and `value`: the changed features and their new values
     (lists; in CSV numbers with spaces between). Memory holds one cell at a time.
     """
-    write = {"csv": _csv, "jsonl": _jsonl, "parquet": _parquet}[known(to)]
     target = Path(path)
     if target.is_dir():
-        raise IsADirectoryError(f"{target} is a folder; name a file in it, such as {target / f'samples.{to}'}")
+        raise IsADirectoryError(f"{target} is a folder; name a file in it, such as {target / 'samples.csv'}")
     if target.exists() and target.samefile(store.path):
         raise ValueError(f"{target} is the store itself; name another file")
+    write = {"": _csv, ".csv": _csv, ".jsonl": _jsonl, ".parquet": _parquet}.get(target.suffix)
+    if write is None:
+        raise ValueError(f"cannot export to {target.name}: name a file that ends in .csv, .jsonl or .parquet")
     with replacing(target) as part:
         count = write(part, _parts(store, perturbations), names(perturbations))
         if not count:
             raise ValueError(f"{store.path} holds no samples yet, so there is nothing to export; run its plan first")
     return count
-
-
-def known(to: str) -> Format:
-    """Return the name of a format; refuse another one."""
-    if to not in FORMATS:
-        raise ValueError(f"cannot export to {to!r}: choose one of {', '.join(FORMATS)}")
-    return cast("Format", to)
 
 
 def names(perturbations: bool = False) -> list[str]:

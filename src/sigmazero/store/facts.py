@@ -41,7 +41,7 @@ def rounding_of(logits: Tensor) -> Tensor:
 
 
 def other_answers(stored: Tensor, fresh: Tensor) -> Tensor:
-    """Return the places of the rows whose logits differ by more than rounding; all of them if the shapes differ."""
+    """Return the positions of the rows whose logits differ by more than rounding; all of them if the shapes differ."""
     if stored.shape != fresh.shape:
         return torch.arange(len(fresh), device="cpu")
     finite = fresh.isfinite() & stored.isfinite()
@@ -177,10 +177,10 @@ class Facts:
         chosen = np.arange(len(self))[samples]
         counts = np.diff(self.offsets)[chosen]
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-        # The place of each chosen change: its row's old start plus its place within the row.
-        places = np.repeat(self.offsets[:-1][chosen] - offsets[:-1], counts) + np.arange(offsets[-1])
+        # Where each chosen change is: its row's old start plus its place within the row.
+        where = np.repeat(self.offsets[:-1][chosen] - offsets[:-1], counts) + np.arange(offsets[-1])
         columns = {name: getattr(self, name)[chosen] for name in COLUMNS}
-        return replace(self, **columns, offsets=offsets, index=self.index[places], value=self.value[places])
+        return replace(self, **columns, offsets=offsets, index=self.index[where], value=self.value[where])
 
     def impossible(self, steps: int) -> list[tuple[NDArray[np.bool_], str]]:
         """Return counts that no attack with this many steps can have: pairs of a mask over the samples and a text.

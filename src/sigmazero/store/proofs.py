@@ -88,10 +88,10 @@ def contradictions(info: CellInfo, facts: Facts, proofs: Sequence[Proof | None])
     """Yield a message for every verified point below its bound."""
     changes = facts.l0_pixel if info.unit == "pixel" else facts.l0
     found = np.where(facts.outcome == Outcome.ALREADY, 0.0, np.where(facts.found, changes, np.inf))
-    for place, proof in enumerate(proofs):
-        if proof is not None and found[place] < proof.least:
+    for row, changed, proof in zip(facts.row, found, proofs, strict=True):
+        if proof is not None and changed < proof.least:
             yield (
-                f"row {facts.row[place]} of {info.dataset}: {info.attack} fools {info.model} with {found[place]:g} "
+                f"row {row} of {info.dataset}: {info.attack} fools {info.model} with {changed:g} "
                 f"changed {info.unit}s [{info.key[:12]}], and {proof.method} {proof.version} proves that "
                 f"{proof.least} are needed; one of both is wrong: replay the point, prove the row again, and "
                 "leave out what does not hold"

@@ -64,7 +64,8 @@ CHUNK = 500  # samples that are converted at a time: few, so that their values s
 VALUES = (*COLUMNS, "changed", "became")  # of a sample; its checksum covers them and its position
 SAMPLE = struct.Struct("<q" + "".join("d" if kind is np.float64 else "q" for kind in KINDS.values()))  # for checksums
 CELL = ("key", "info", "model", "dataset", "attack", "budget", "unit", "rows")  # of a cell; `info` is all of it as JSON
-UNREADABLE = (ValueError, TypeError, KeyError, OSError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error)
+ZIP = (EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error)  # what a damaged .npz file raises, besides
+UNREADABLE = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, OSError, *ZIP)
 
 SCHEMA = f"""
 CREATE TABLE cells (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, info TEXT NOT NULL, model TEXT NOT NULL,
@@ -207,9 +208,14 @@ class Store:
         with self.together():
             self._base.executemany(statement, rows)
 
-    def _damaged(self, what: str, key: str | None, error: BaseException | str) -> StoreError:
-        place = self.path if key is None else f"{self.path}, cell {key[:12]}"
-        return StoreError(f"{place}: {what} cannot be read ({error}); the store is damaged: {RESTORE}")
+    @contextmanager
+    def _reading(self, what: str, key: object = None) -> Iterator[None]:
+        """Report a damaged store if something inside the block cannot be read."""
+        try:
+            yield
+        except UNREADABLE as error:
+            where = self.path if key is None else f"{self.path}, cell {str(key)[:12]}"
+            raise StoreError(f"{where}: {what} cannot be read ({error}); the store is damaged: {RESTORE}") from error
 
     # Cells and runs --------------------------------------------------------------------------------------------------
 
@@ -245,10 +251,8 @@ class Store:
         return found[0][0], self._parse(key, found[0][1])
 
     def _parse(self, key: str, text: str) -> CellInfo:
-        try:
+        with self._reading("its description", key):
             return CellInfo.parse(text)
-        except (ValueError, TypeError, KeyError) as error:
-            raise self._damaged("its description", str(key), error) from error
 
     def cells(self) -> list[CellInfo]:
         """Return every cell, in the order they were registered, with the provenance of its samples."""
@@ -266,10 +270,8 @@ class Store:
             runs.setdefault(cell, []).append(run)
         found = []
         for number, key, text in self._read("SELECT id, key, info FROM cells ORDER BY id"):
-            try:
+            with self._reading("the provenance of its runs", key):
                 provenance = _joined(runs.get(number, []))
-            except (ValueError, TypeError, AttributeError) as error:
-                raise self._damaged("the provenance of its runs", str(key), error) from error
             info, done = replace(self._parse(key, text), provenance=provenance), sum(r[1] for r in runs.get(number, []))
             state: Stage = "running" if key in running else "begun" if done else "waiting"
             state = "failed" if key in errors else "done" if done >= info.rows else state
@@ -298,10 +300,8 @@ class Store:
     def findings(self) -> dict[str, list[dict[str, str]]]:
         """Return the doctor's findings by cell; cells that it did not examine are left out."""
         found = self._read("SELECT key, findings FROM cells WHERE findings IS NOT NULL ORDER BY id")
-        try:
+        with self._reading("the doctor's findings"):
             return {key: json.loads(text) for key, text in found}
-        except (ValueError, TypeError) as error:
-            raise self._damaged("the doctor's findings", None, error) from error
 
     def supersede(self, key: str, by: str) -> None:
         """Mark a cell as replaced by another one, whose model answers differently."""
@@ -336,10 +336,8 @@ class Store:
         """Return how far the run is that writes here now (`bench.forecast`); empty if there is none."""
         if self._lock is None and not is_locked(self.path):
             return {}
-        try:
+        with self._reading("the progress"):
             return dict(json.loads(self._noted("progress") or "{}"))
-        except (ValueError, TypeError) as error:
-            raise self._damaged("the progress", None, error) from error
 
     def writer(self) -> str | None:
         """Return the process that writes here now, in words."""
@@ -364,30 +362,28 @@ class Store:
         if not len(facts):
             return
         number, info = self._cell(key)
-        places = np.asarray(positions)
-        places = places + np.arange(len(facts)) if places.ndim == 0 else places
-        if len(np.unique(places)) != len(facts) or len(places) != len(facts):
+        where = np.asarray(positions)
+        where = where + np.arange(len(facts)) if where.ndim == 0 else where
+        if len(np.unique(where)) != len(facts) or len(where) != len(facts):
             raise ValueError(f"facts of {len(facts)} rows need as many different positions; got {positions!r}")
-        if places.min() < 0 or places.max() >= info.rows:
-            raise StoreError(f"cell {key[:12]} has {info.rows} rows; {places.min()} to {places.max()} do not fit")
-        batch = int(places.min())
+        if where.min() < 0 or where.max() >= info.rows:
+            raise StoreError(f"cell {key[:12]} has {info.rows} rows; {where.min()} to {where.max()} do not fit")
+        batch = int(where.min())
         self._write_all(
             f"INSERT OR IGNORE INTO samples VALUES ({', '.join('?' * (len(VALUES) + 6))})",
-            [(number, row[0], run, batch, *row[1:], checksum(key, row), peak_device) for row in _rows(places, facts)],
+            [(number, row[0], run, batch, *row[1:], checksum(key, row), peak_device) for row in _rows(where, facts)],
         )
 
     def positions(self, key: str) -> Integers:
         """Return the positions of the samples that `facts` gives, in the same order."""
         found = self._read("SELECT position FROM samples WHERE cell = ? ORDER BY position", self._cell(key)[0])
-        return np.fromiter((place for (place,) in found), np.int64, len(found))
+        return np.fromiter((position for (position,) in found), np.int64, len(found))
 
     def stored(self, key: str) -> NDArray[np.bool_]:
         """Return which positions of a cell have their facts, as a mask."""
         done = np.zeros(self.cell(key).rows, np.bool_)
-        try:
+        with self._reading("its samples", key):
             done[self.positions(key)] = True
-        except IndexError as error:
-            raise self._damaged("its samples", key, error) from error
         return done
 
     def facts(self, key: str, perturbations: bool = True, positions: Sequence[int] | Integers | None = None) -> Facts:
@@ -401,23 +397,20 @@ class Store:
             query += " AND position IN (SELECT value FROM json_each(?))"
             values.append(json.dumps(np.asarray(positions, np.int64).tolist()))
         names, parts = ", ".join(VALUES if perturbations else COLUMNS), []
-        with explained(self.path):
+        with explained(self.path), self._reading("its samples", key):
             found = self._base.execute(f"SELECT {names} FROM samples WHERE {query} ORDER BY position", values)
             while rows := found.fetchmany(CHUNK):
-                try:
-                    parts.append(_facts(rows, perturbations))
-                except (ValueError, TypeError, OverflowError) as error:
-                    raise self._damaged("its samples", key, error) from error
+                parts.append(_facts(rows, perturbations))
         return Facts.join(parts)
 
     def batches(self, key: str) -> list[tuple[Integers, dict[str, Any]]]:
         """Return the positions of each batch of a cell, and the provenance of the run that made it."""
         found: dict[tuple[int, int], list[int]] = {}
         query = "SELECT run, batch, position FROM samples WHERE cell = ? ORDER BY position"
-        for run, batch, place in self._read(query, self._cell(key)[0]):
-            found.setdefault((run, batch), []).append(place)
+        for run, batch, position in self._read(query, self._cell(key)[0]):
+            found.setdefault((run, batch), []).append(position)
         runs = {run: json.loads(text) for run, text in self._read("SELECT id, provenance FROM runs")}
-        return [(np.array(places), runs.get(run, {})) for (run, _), places in found.items()]
+        return [(np.array(positions), runs.get(run, {})) for (run, _), positions in found.items()]
 
     # Traces and arrays -----------------------------------------------------------------------------------------------
 
@@ -430,7 +423,7 @@ class Store:
         """Return which positions of a cell have a trace, as a mask."""
         number, info = self._cell(key)
         done = np.zeros(info.rows, np.bool_)
-        done[[place for (place,) in self._read("SELECT position FROM traces WHERE cell = ?", number)]] = True
+        done[[position for (position,) in self._read("SELECT position FROM traces WHERE cell = ?", number)]] = True
         return done
 
     def trace(self, key: str, position: int) -> Trace:
@@ -440,10 +433,8 @@ class Store:
             raise KeyError(
                 f"{self.path} has no trace of row {position} of cell {key[:12]}; write trace = true in its plan"
             )
-        try:
-            return Trace(**self._arrays(found[0][0], f"the trace of row {position}"))
-        except TypeError as error:
-            raise self._damaged(f"the trace of row {position}", key, error) from error
+        with self._reading(f"the trace of row {position}", key):
+            return Trace(**_arrays(found[0][0]))
 
     def keep_arrays(self, name: str, **arrays: NDArray[Any]) -> None:
         """Store arrays that no file holds (rows, masks, bounds) under the hash of their content."""
@@ -452,14 +443,8 @@ class Store:
     def arrays(self, name: str) -> dict[str, NDArray[Any]] | None:
         """Return the arrays with a name; None if there are none."""
         found = self._read("SELECT npz FROM arrays WHERE name = ?", name)
-        return self._arrays(found[0][0], f"the arrays {name[:24]}") if found else None
-
-    def _arrays(self, npz: bytes, what: str) -> dict[str, NDArray[Any]]:
-        try:
-            with np.load(io.BytesIO(npz), allow_pickle=False) as file:
-                return {name: file[name] for name in file.files}
-        except UNREADABLE as error:
-            raise self._damaged(what, None, error) from error
+        with self._reading(f"the arrays {name[:24]}"):
+            return _arrays(found[0][0]) if found else None
 
     def keep_answers(self, key: str, logits: Tensor) -> None:
         """Store the model's logits for a few clean rows of a cell, which identify the model."""
@@ -516,9 +501,8 @@ class Store:
         known = {} if about is None else self.proofs(about)
         if not known or (digests := self.digests(info.data_hash)) is None:
             return None
-        if len(digests) != info.rows:
-            raise self._damaged("the digests of its rows", key, f"{len(digests)} for {info.rows} rows")
-        found = [known.get(digests[place]) for place in self.positions(key)]
+        with self._reading("the digests of its rows", key):
+            found = [known.get(digests[position]) for position in self.positions(key)]
         for wrong in contradictions(info, self.facts(key, perturbations=False), found):
             raise StoreError(f"{self.path}: {wrong}")
         return np.array([proof.least if proof else 0 for proof in found], np.int64) if any(found) else None
@@ -566,8 +550,8 @@ class Store:
         self.findings()
         for (name,) in self._read("SELECT name FROM arrays"):
             self.arrays(name)
-        for key, place in self._read("SELECT key, position FROM traces JOIN cells ON id = cell"):
-            self.trace(key, place)
+        for key, position in self._read("SELECT key, position FROM traces JOIN cells ON id = cell"):
+            self.trace(key, position)
         yield from ()
 
 
@@ -615,6 +599,11 @@ def _npz(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     file = io.BytesIO()
     np.savez_compressed(file, allow_pickle=False, **arrays)
     return file.getvalue()
+
+
+def _arrays(npz: bytes) -> dict[str, NDArray[Any]]:
+    with np.load(io.BytesIO(npz), allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}
 
 
 def _joined(runs: list[Any]) -> dict[str, Any]:

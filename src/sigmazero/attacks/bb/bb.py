@@ -77,7 +77,7 @@ class BrendelBethge(Attack):
 
     asks: ClassVar[str] = "2 queries a step, and a start"
     paper: ClassVar[str] = "https://arxiv.org/abs/1907.01003"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     keeps_own: ClassVar[bool] = True
     finite_box: ClassVar[bool] = True
     takes: ClassVar[frozenset[str]] = frozenset({"start", "pool"})

@@ -23,6 +23,7 @@ from sigmazero.core.oracle import Oracle
 
 WIDTH = 6  # points of a step
 RANDOM = 2  # of them drawn at random
+MAX_VALUES = 17  # of a number: with more, single changes leave too few queries to the climb
 ROUNDS = 2  # steps before a change is added, at most
 JITTER = 0.3  # how much a gain is varied after the first climb: others are tried
 
@@ -197,7 +198,10 @@ class Climb(Attack):
 
 
 def listed(d: Domain, most: int) -> tuple[Tensor, Tensor]:
-    """Return single changes, sites (M,) and values (N, C, M): one of every site, then a second one, at most so many."""
+    """Return single changes, sites (M,) and values (N, C, M): one of every site, then a second one, at most so many.
+
+    A category has every word, a number at most MAX_VALUES values.
+    """
     every = d.moves()
     alone = (every.partner == 0).nonzero().squeeze(1)
     site = every.site[alone]
@@ -206,7 +210,9 @@ def listed(d: Domain, most: int) -> tuple[Tensor, Tensor]:
     # The last value, the first, the middle one, then what lies between.
     share = turn.double() / (many - 1).clamp(min=1)
     depth = torch.where(share == 1, 0.0, torch.where(share == 0, 1.0, 2.0 + _depth(turn, many)))
-    order = (depth * d.sites + site).argsort(stable=True)[:most]
+    few = depth < MAX_VALUES.bit_length() + 1
+    few = few if d.categories is None else few | d.categories[site]
+    order = (depth * d.sites + site).masked_fill(~few, torch.inf).argsort(stable=True)[: min(most, int(few.sum()))]
     return site[order], every.value[:, :, alone[order]]
 
 

@@ -3,7 +3,8 @@ r"""Query swap: σ-swap's search on a model that gives scores and no gradients (
 The search exchanges changed sites as swap search does (see swap.search), guided by slopes that it learns from its own
 queries (see slopes) instead of the model's gradient. It begins with a coarse look at all sites (see Probe). Where a
 network is at hand that resembles the model, pass it as `surrogate`: the search then begins with what fools that network
-(see transfer), and goes on as without it. Queries of that network are not counted.
+(see transfer), and goes on as without it. Queries of that network are not counted. Where a budget is given,
+images are searched within it from the beginning (see aim).
 
 >>> import torch, sigmazero as sz
 >>> model = torch.nn.Linear(4, 2).requires_grad_(False)
@@ -14,7 +15,6 @@ network is at hand that resembles the model, pass it as `surrogate`: the search 
 """
 
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from typing import Annotated, ClassVar
 
 import torch
@@ -22,13 +22,15 @@ from torch import Tensor
 
 from sigmazero.attacks.blackbox import slopes
 from sigmazero.attacks.blackbox import transfer as surrogates
+from sigmazero.attacks.blackbox.aim import Aim
+from sigmazero.attacks.blackbox.aim import State as AimState
 from sigmazero.attacks.blackbox.climb import WIDTH, Climb
 from sigmazero.attacks.blackbox.climb import State as Climbed
 from sigmazero.attacks.blackbox.slopes import Slopes
 from sigmazero.attacks.blackbox.transfer import HALVINGS, WAYS, Surrogate, Transfer
 from sigmazero.attacks.blackbox.transfer import State as Transferred
 from sigmazero.attacks.swap import search, sites
-from sigmazero.attacks.swap.search import CHECKS, Draws, Judged, Proposal, SwapSearch
+from sigmazero.attacks.swap.search import CHECKS, STEPS_FACTOR, Draws, Judged, LongSearch, Proposal
 from sigmazero.attacks.swap.sites import Ends
 from sigmazero.core import noise
 from sigmazero.core.attack import Attack
@@ -40,7 +42,7 @@ from sigmazero.core.problem import Problem
 
 SINGLES_SHARE = 0.5  # part of the queries that single changes of rows of features may take
 CLIMB_SHARE = 0.6  # part of them for single changes and climbs
-STEPS_FACTOR = 3  # steps for each that the queries would fill: points whose answer is remembered cost none
+TILES_SHARE = 0.1  # part of the queries that tiles take within a budget
 FIRST_SITES = 8  # sites of the first whole choice
 QUERIES_PER_TILE = 16  # with more queries for each tile they are asked about in spite of a surrogate
 
@@ -128,7 +130,7 @@ class SearchState(search.State):
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuerySearch(SwapSearch):
+class QuerySearch(LongSearch):
     """Swap search by slopes that it learns."""
 
     needs: ClassVar[Ability] = "scores"
@@ -138,13 +140,6 @@ class QuerySearch(SwapSearch):
     def step_cost(self) -> int:
         """Return the queries of a step."""
         return self.proposals
-
-    @cached_property
-    def rates(self) -> Tensor:
-        """Return what swap search has for each step; it is cold once the queries may be spent."""
-        planned = replace(self, steps=-(-self.steps // STEPS_FACTOR))
-        own = super(QuerySearch, planned).rates
-        return own[torch.arange(self.steps).clamp(max=len(own) - 1)]
 
     def follow(self, oracle: Oracle, before: ProbeState | Transferred | Climbed) -> SearchState:  # type: ignore[override]
         """Begin at the best point known, with what the first phase learnt."""
@@ -186,6 +181,28 @@ class QuerySearch(SwapSearch):
 
 
 @dataclass(frozen=True, kw_only=True)
+class AimedSearch(QuerySearch):
+    """The same with as many changes as the budget allows, whether they fool the model yet or not."""
+
+    def follow(self, oracle: Oracle, before: AimState) -> SearchState:  # type: ignore[override]
+        """Begin at the best point of the random search."""
+        d, known = oracle.domain, before.known
+        first = self._begin(oracle, known.g, d.x.new_full((len(d),), sites.EXPECTED_SAVED * self.choices))
+        first = replace(first, a=before.a, count=d.l0(before.a), m=before.loss)
+        mine = {f.name: getattr(first, f.name) for f in fields(first)}
+        nothing = torch.zeros_like(before.M)
+        return SearchState(**mine, known=known, now=before.loss, value=d.by_site(d.x), useful=nothing)
+
+    def _found(self, oracle: Oracle) -> Tensor:
+        """Return true for every row: the budget is the size to stay below."""
+        return torch.ones_like(oracle.incumbents.best_l0, dtype=torch.bool)
+
+    def _best(self, oracle: Oracle) -> Tensor:
+        """Return one more than the budget."""
+        return oracle.incumbents.best_cost.clamp(max=(oracle.problem.budget or 0) + 1)
+
+
+@dataclass(frozen=True, kw_only=True)
 class QuerySwap(QuerySearch):
     """Run a swap search with the scores of a model alone. It learns from its own queries which sites matter, and may
     begin with what fools a network that resembles the model (`surrogate`).
@@ -202,7 +219,7 @@ class QuerySwap(QuerySearch):
 
     asks: ClassVar[str] = "1 query a step"
     paper: ClassVar[str] = "docs/blackbox.md"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 5
     remembers: ClassVar[bool] = True
 
     def check(self, problem: Problem) -> None:
@@ -215,7 +232,8 @@ class QuerySwap(QuerySearch):
     def phases(self, problem: Problem | None = None) -> tuple[Attack, ...]:
         """Return a first look, which also gets the queries that do not fill a step of the search; then the search.
 
-        Of rows of features it is a climb, where every feature can be asked about alone.
+        Of rows of features the first look is a climb, where every feature can be asked about alone. Within a budget
+        both phases stay within it (see `aim`).
         """
         assert not isinstance(self.surrogate, NamedModel)  # as checked
         checks = CHECKS if problem is None else problem.overhead
@@ -223,6 +241,11 @@ class QuerySwap(QuerySearch):
         limit = queries + checks
         singles = int(SINGLES_SHARE * queries)
         first: Attack
+        if problem is not None and self._aims(problem):
+            searches = queries // 2 // self.proposals  # half of the queries for each
+            most = max(16, int(TILES_SHARE * queries))
+            first = Aim(steps=queries - searches * self.proposals, most=most, jitter=self.jitter, queries=limit)
+            return self._with(first, AimedSearch, STEPS_FACTOR * searches, limit)
         if self.surrogate is None and problem is not None and problem.x.ndim == 2 and problem.sites <= singles:
             first = Climb(
                 steps=STEPS_FACTOR * int(CLIMB_SHARE * queries) // WIDTH,
@@ -247,7 +270,15 @@ class QuerySwap(QuerySearch):
                     steps=steps - 1, tiles=tiles, jitter=self.jitter, queries=limit, surrogate=self.surrogate
                 )
             searches *= STEPS_FACTOR
-        if searches == 0:
-            return (first,)
-        mine = {f.name: getattr(self, f.name) for f in fields(QuerySearch) if f.name != "name"}
-        return first, QuerySearch(**mine | {"steps": searches, "queries": limit})
+        return self._with(first, QuerySearch, searches, limit)
+
+    def _aims(self, problem: Problem) -> bool:
+        """Return whether the search stays within a budget: of images, where a change brings no other with it."""
+        d = problem.domain
+        aims = problem.budget is not None and self.surrogate is None and problem.x.ndim > 2
+        return aims and not d.weighted and not d.tied
+
+    def _with(self, first: Attack, search: type[QuerySearch], steps: int, limit: int) -> tuple[Attack, ...]:
+        """Return the first phase, and the search if it has steps."""
+        mine = {f.name: getattr(self, f.name) for f in fields(search) if f.name != "name"}
+        return (first, search(**mine | {"steps": steps, "queries": limit})) if steps else (first,)

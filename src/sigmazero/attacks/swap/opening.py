@@ -107,7 +107,7 @@ class Opening(Beginning):
         ready = (oracle.incumbents.best_l0 <= d.sites) & (i >= max(WALK_SHARE * self.steps, WALK_STEPS))
         worth = (s.wins / s.tries) ** sites.FAVOUR
         chosen = (turn[:, 0] * worth.sum(1) < worth[:, 0]) & ready
-        n = sites.fewer(oracle, size[:, 0])
+        n = sites.fewer(d, oracle.incumbents.best_cost, size[:, 0])
         choice = sites.whole_choice(d, sites.ends(d, s.g), n, wave, self.jitter)
         point = torch.where(ops.per_row(chosen, d.x), choice.view_as(d.x), s.walk.a)
         walk, g = self.walk(i, s, point, oracle)

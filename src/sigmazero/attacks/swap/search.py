@@ -52,6 +52,7 @@ PLACES = 4
 HALF = math.log(0.5)  # powers of 2 as exp: exp2 and pow round differently at the end of a vector on a CPU
 CHOICE = PLACES  # index of the source that follows the places: whole new choices
 PATIENCE = 1000  # proposals that annealing needs to pay off; a shorter search begins colder
+STEPS_FACTOR = 3  # steps of a long search for each that the queries would fill
 FORGETS = 10  # steps in which the momentum halves: old gradients help a short search and mislead a long one
 
 
@@ -130,7 +131,7 @@ class SwapSearch(Attack):
 
     asks: ClassVar[str] = "`proposals` + 1 queries a step"
     paper: ClassVar[str] = "docs/evidence/stronger.md"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     unroll: ClassVar[int] = 1
     finite_box: ClassVar[bool] = True
     takes: ClassVar[frozenset[str]] = frozenset({"start"})
@@ -211,7 +212,7 @@ class SwapSearch(Attack):
         for j in range(k):
             one, allowed, last = self._exchange(i, j, draws, s, oracle), s.m * slack[:, j], j == k - 1
             if last:
-                n = torch.where(oracle.incumbents.best_l0 <= d.sites, sites.fewer(oracle, size[:, 0]), many.long())
+                n = torch.where(self._found(oracle), sites.fewer(d, self._best(oracle), size[:, 0]), many.long())
                 choice = sites.whole_choice(d, ends, n, wave, self.jitter).view_as(d.x)
                 one = one._replace(point=torch.where(ops.per_row(chosen, d.x), choice, one.point))
                 # A choice must not be worse than the current point; where that has no margin yet, it must succeed.
@@ -263,7 +264,7 @@ class SwapSearch(Attack):
         old = old.gather(1, turns % s.count.clamp(1, self.proposals)[:, None])
         left = fast.isfinite()
         new = torch.where(left, new, old)  # where no unchanged site is left
-        known = (oracle.incumbents.best_l0 <= wave.shape[1])[:, None]
+        known = self._found(oracle)[:, None]
         again = self._again(old, oracle)
         if again is not None:
             new, left = torch.where(again, old, new), left | again
@@ -292,12 +293,20 @@ class SwapSearch(Attack):
         first = torch.arange(self.proposals, device=old.device) == 0
         return several.expand(len(old), -1).gather(1, old) & first
 
+    def _found(self, oracle: Oracle) -> Tensor:
+        """Return which rows have an example."""
+        return oracle.incumbents.best_l0 <= oracle.domain.sites
+
+    def _best(self, oracle: Oracle) -> Tensor:
+        """Return what a point must cost less than: the best example."""
+        return oracle.incumbents.best_cost
+
     def _exchange(self, i: Tensor, j: int, draws: Draws, s: State, oracle: Oracle) -> Proposal:
         """Return the point with an old site put back and a new one changed.
 
         Where it has as many changes as the best example, none is changed; where there is no example, none is put back.
         """
-        d, best = oracle.domain, oracle.incumbents.best_cost
+        d, best = oracle.domain, self._best(oracle)
         x, a = d.by_site(d.x), d.by_site(s.a)
         old, new = (v[:, j, None, None].expand(-1, a.shape[1], 1) for v in (draws.old, draws.new))
         if d.weighted:
@@ -315,7 +324,7 @@ class SwapSearch(Attack):
 
     def _affordable(self, old: Tensor, new: Tensor, s: State, oracle: Oracle) -> tuple[Tensor, Tensor]:
         """Return whether a point with the new site would be better than the best: without the old site, and with it."""
-        d, rank, best = oracle.domain, oracle.problem.rank, oracle.incumbents.best_cost
+        d, rank, best = oracle.domain, oracle.problem.rank, self._best(oracle)
         changed = d.changed(s.a).flatten(1).gather(1, old[:, None])[:, 0]
         more, back = d.cost(s.a) + d.costs[new], torch.where(changed, d.costs[old], 0.0)
         return rank(more - back, s.count + 1 - changed.long()) < best, rank(more, s.count + 1) < best
@@ -332,7 +341,7 @@ class SwapSearch(Attack):
     ) -> tuple[State, Draws, Judged]:
         """Move to the proposal where it succeeded or its margin is at most `allowed`."""
         j, point, best, swap = one
-        won = oracle.incumbents.best_cost < best
+        won = self._best(oracle) < best
         taken = won | (m <= allowed)
         if j + 1 < self.proposals:
             # A site that was put back cannot be put back again. Later proposals that drew it take the site that came
@@ -352,7 +361,7 @@ class SwapSearch(Attack):
     def _learnt(self, s: State, draws: Draws, judged: list[Judged], chosen: Tensor, oracle: Oracle) -> State:
         """Remember which sites were tried, and what each source saved: changes, or a part of the margin."""
         best, before, m, swap, taken = (torch.stack(column, 1) for column in zip(*judged, strict=True))
-        saved = sites.saved(best, torch.cat([best[:, 1:], oracle.incumbents.best_cost[:, None]], 1))
+        saved = sites.saved(best, torch.cat([best[:, 1:], self._best(oracle)[:, None]], 1))
         part = ((before - m) / before.clamp(min=1e-30)).clamp(0, 1)
         closer = torch.where((saved == 0) & before.isfinite(), part, 0)
         gain = saved + closer
@@ -370,6 +379,17 @@ class SwapSearch(Attack):
             tries=known.tries,
             done=sites.finished(oracle),
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LongSearch(SwapSearch):
+    """The same with more steps than the queries fill: points whose answer is remembered cost none."""
+
+    @cached_property
+    def rates(self) -> Tensor:
+        """Return what swap search has for each step; it is cold once the queries may be spent."""
+        own = super(LongSearch, replace(self, steps=-(-self.steps // STEPS_FACTOR))).rates
+        return own[torch.arange(self.steps).clamp(max=len(own) - 1)]
 
 
 def _first(time: Tensor, n: int) -> tuple[Tensor, Tensor]:

@@ -17,14 +17,13 @@ from typing import Annotated, ClassVar
 from sigmazero.attacks.exploring import Walker
 from sigmazero.attacks.sigma_zero import SigmaZero
 from sigmazero.attacks.swap.opening import Ladder, Opening
-from sigmazero.attacks.swap.search import CHECKS, SwapSearch
+from sigmazero.attacks.swap.search import CHECKS, STEPS_FACTOR, LongSearch, SwapSearch
 from sigmazero.core.attack import Attack
 from sigmazero.core.parameters import Count, Kind, Share, Whole
 from sigmazero.core.problem import Problem
 
 MANY_SITES = 10_000  # a problem with more sites is hard
 MAX_SHARE = {False: 1 / 2, True: 1}  # of the queries for the warm-up, in easy and in hard problems
-BINARY_SHARE = 0.6  # of the queries for the first phase where most features are binary
 MIN_STEPS = 30  # steps that the first phase gets before any search: from poorer examples the search does not get far
 FIRST, FIRST_HARD = SigmaZero(step_size_end=1.0, beta2=0.99), SigmaZero()
 SigmaZeroLike = Annotated[Attack, Kind(Walker, "sigma-zero or a variant of it")]
@@ -44,10 +43,6 @@ class SigmaSwap(SwapSearch):
     A problem is hard if one class alone is the goal or the input is large. Then σ-zero needs more steps to come near
     the fewest changes, and whole choices do not pay: `warm_up_hard` and `first_hard` hold instead, the first phase may
     take all queries, and no whole choices are made.
-
-    Where most features are binary, σ-zero meets every legal value on its way, and finds other sets of features for
-    long: it gets six tenths of the queries and `first_hard` holds; no whole choices are made, and no worse point is
-    kept.
     """
 
     name: str = "sigma-swap"
@@ -59,7 +54,7 @@ class SigmaSwap(SwapSearch):
     first_hard: Annotated[SigmaZeroLike, "the σ-zero of the first phase of hard problems"] = FIRST_HARD
 
     asks: ClassVar[str] = "at most `queries`, or 2 × steps"
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 6
     paper: ClassVar[str] = "docs/evidence/stronger.md"
     takes: ClassVar[frozenset[str]] = frozenset()
 
@@ -80,24 +75,20 @@ class SigmaSwap(SwapSearch):
         checks = CHECKS if problem is None else problem.overhead
         left, cost = self.limit - checks, self.proposals + 1
         hard = problem is not None and (problem.goal.narrow or problem.sites > MANY_SITES)
-        binary = problem is not None and problem.domain.mostly_binary
         warm_up = self.warm_up_hard if hard else self.warm_up
-        share = max(
-            (BINARY_SHARE if binary else self.share) * left,
-            min(2 * warm_up, max(MAX_SHARE[hard] * left, 2 * MIN_STEPS), left),
-        )
+        share = max(self.share * left, min(2 * warm_up, max(MAX_SHARE[hard] * left, 2 * MIN_STEPS), left))
         searches = int(left - share) // cost
         steps = (left - cost * searches) // 2
-        if problem is not None and steps < MIN_STEPS and not (problem.goal.narrow or binary or problem.domain.weighted):
+        if problem is not None and steps < MIN_STEPS and not (problem.goal.narrow or problem.domain.weighted):
             walker = replace(self.first, steps=steps)
             assert isinstance(walker, Walker)  # as checked when this was made
             return (Ladder(walker=walker, steps=steps, queries=self.limit),)
-        walker = replace(self.first_hard if hard or binary else self.first, steps=steps)
+        walker = replace(self.first_hard if hard else self.first, steps=steps)
         assert isinstance(walker, Walker)  # as checked when this was made
         opening = Opening(
             walker=walker,
             steps=steps,
-            choices=0.0 if hard or binary else self.choices,
+            choices=0.0 if hard else self.choices,
             momentum=self.momentum,
             jitter=self.jitter,
             queries=self.limit,
@@ -105,6 +96,6 @@ class SigmaSwap(SwapSearch):
         if searches == 0:
             return (opening,)
         mine = {f.name: getattr(self, f.name) for f in fields(SwapSearch) if f.name != "name"}
-        if binary:
-            mine |= {"choices": 0.0, "heat": 0.0}
+        if problem is not None and problem.domain.needs_exploring:
+            return opening, LongSearch(**mine | {"steps": STEPS_FACTOR * searches, "queries": self.limit})
         return opening, SwapSearch(**mine | {"steps": searches, "queries": self.limit})

@@ -90,13 +90,12 @@ def whole_choice(d: Domain, e: Ends, n: Tensor, wave: Tensor, jitter: float) -> 
     return torch.where(d.choose(score, n)[:, None], e.end, d.by_site(d.x))
 
 
-def fewer(oracle: Oracle, draw: Tensor) -> Tensor:
+def fewer(d: Domain, best: Tensor, draw: Tensor) -> Tensor:
     """Return the size of a whole new choice: one site fewer than the best example, or several fewer than a large one.
 
     Where some cost more than others, it is what the best example costs.
     """
-    best = oracle.incumbents.best_cost
-    if oracle.domain.weighted:
+    if d.weighted:
         return best
     return best - 1 - (draw * (best - MANY_CHANGES).clamp(min=0) / 4).long()
 

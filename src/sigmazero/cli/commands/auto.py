@@ -1,11 +1,11 @@
-"""`sigmazero auto`: a cascade of attacks, for a number one can rely on, and a gate for pipelines."""
+"""`sigmazero auto`: measure robust accuracy with a cascade of attacks; a gate for pipelines."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
@@ -16,43 +16,6 @@ if TYPE_CHECKING:
     from sigmazero.auto import Verdict
     from sigmazero.data import Rows
 
-Eps = Annotated[
-    int | None,
-    options.about_attack(metavar="K", help="Changes allowed; without it, as few as possible."),
-]
-CascadeName = Annotated[
-    Literal["standard", "quick", "rand"],
-    options.about_attack("--cascade", help="The list of attacks; rand is for models with random outputs."),
-]
-FailUnder = Annotated[
-    float | None,
-    options.about_gate(metavar="P", help="Exit with 1 if robust accuracy is below P percent; needs --eps."),
-]
-LowerEnd = Annotated[
-    bool,
-    options.about_gate("--lower-end", help="Compare the lower end of the 95 % interval with --fail-under."),
-]
-Complete = Annotated[bool, options.about_gate("--complete", help="Finish even when --fail-under can no longer be met.")]
-JsonFile = Annotated[Path | None, options.about_gate("--json", metavar="FILE", help="Write the record there as JSON.")]
-MarkdownFile = Annotated[
-    Path | None,
-    options.about_gate("--markdown", metavar="FILE", help="Write a summary for a pull request there."),
-]
-Quiet = Annotated[bool, options.about_gate("--quiet", help="Print the verdict alone, in one line.")]
-ProofsStore = Annotated[
-    Path | None,
-    options.about_run("--proofs", metavar="STORE", help="A store with proofs of sigmazero certify."),
-]
-Out = Annotated[
-    list[Path] | None,
-    options.about_run("--out", "-o", metavar="FILE", help="Write the points: arrays (.npz) or a picture; repeatable."),
-]
-DryRun = Annotated[
-    bool,
-    options.about_run("--dry-run", help="Print what it would cost at most, and run nothing."),
-]
-NoDoctor = Annotated[bool, options.about_run("--no-doctor", help="Do not examine the model first.")]
-
 
 def auto(
     model: options.ModelName,
@@ -62,34 +25,47 @@ def auto(
     rows: options.RowNumbers = None,
     limit: options.Limit = None,
     shuffle: options.Shuffle = None,
-    eps: Eps = None,
-    cascade: CascadeName = "standard",
+    eps: int | None = options.about_attack(
+        None, metavar="K", help="Number of changes allowed; by default as few as possible."
+    ),
+    cascade: Literal["standard", "quick", "rand"] = options.about_attack(
+        "standard", "--cascade", help="List of attacks; rand is for models with random outputs."
+    ),
     unit: options.UnitName = "feature",
     seed: options.Seed = 0,
     space: options.SpaceFile = None,
     bounds: options.Bounds = None,
-    mask: options.MaskFile = None,
-    fail_under: FailUnder = None,
-    lower_end: LowerEnd = False,
-    complete: Complete = False,
-    json: JsonFile = None,
-    markdown: MarkdownFile = None,
-    quiet: Quiet = False,
+    fail_under: float | None = options.about_gate(
+        None, metavar="P", max=100, min=0, help="Exit with 1 if robust accuracy is below P percent; needs --eps."
+    ),
+    lower_end: bool = options.about_gate(
+        False, "--lower-end", help="Compare the lower end of the 95 % interval with --fail-under."
+    ),
+    complete: bool = options.about_gate(
+        False, "--complete", help="Finish even when --fail-under can no longer be met."
+    ),
+    json: Path | None = options.about_gate(None, "--json", metavar="FILE", help="Write the record as JSON."),
+    markdown: Path | None = options.about_gate(
+        None, "--markdown", metavar="FILE", help="Write a summary for a pull request."
+    ),
+    quiet: bool = options.about_gate(False, "--quiet", help="Print only the verdict, in one line."),
     batch_size: options.BatchSize = None,
     device: options.Device = "auto",
-    precision: options.Precision = None,
     store: options.KeepIn = None,
-    proofs: ProofsStore = None,
-    out: Out = None,
-    dry_run: DryRun = False,
-    no_doctor: NoDoctor = False,
+    proofs: Path | None = options.about_run(
+        None, "--proofs", metavar="STORE", help="Use the proofs in this store, made by sigmazero certify."
+    ),
+    out: list[Path] | None = options.about_run(
+        None, "--out", "-o", metavar="FILE", help="Write the examples: arrays (.npz) or a picture (repeatable)."
+    ),
+    dry_run: bool = options.about_run(False, "--dry-run", help="Print the most it can cost, and run nothing."),
     allow: options.Allow = None,
     trust_code: options.TrustCode = False,
 ) -> None:
     """Measure robust accuracy with SparseAutoAttack; can fail a CI job.
 
-    Several strong attacks run one after the other, each on what the ones before it could not fool. Exit code 1: below
-    --fail-under; 3: the doctor found errors, so the number is not reliable.
+    Several strong attacks run one after the other, each on the samples that the others could not fool. Exit code 1:
+    below --fail-under; 3: the doctor found errors, so the number is not reliable.
 
     \b
     Example:
@@ -97,72 +73,66 @@ def auto(
       sigmazero auto M1 mnist --limit 1000 --eps 24 --fail-under 60 --json gate.json --quiet
     """
     from sigmazero.auto.cascade import BATCH_SIZE
+    from sigmazero.core.findings import gating
+    from sigmazero.models.zoo import known_accuracy
 
-    at_least, codes, where = share(fail_under, eps, lower_end), inputs.allowed_codes(allow), inputs.device(device)
+    if fail_under is not None and 0 < fail_under < 1:
+        raise ValueError(f"--fail-under {fail_under:g} must be in percent, such as 60")
+    if fail_under is not None and eps is None:
+        raise ValueError("--fail-under needs a number of changes; add --eps K, such as --eps 24")
+    codes, files = inputs.allowed_codes(allow), list(out or [])
     written = [each for each in (json, markdown) if each is not None]
-    output.check_files(written, [data, weights, store, space, mask, model.rpartition(":")[0] or model, *(out or [])])
-    output.check_files(out or [], [data, weights, store, space, mask], output.ENDINGS)
+    read = [data, weights, store, space, model.rpartition(":")[0] or model]
+    output.check_files(files, read, output.ENDINGS)
+    output.check_files(written, [*read, *files])
     spec = inputs.model_spec(model, weights, normalize, data, trust_code)
     chosen = inputs.load_rows(data, rows, limit, shuffle, bounds)
-    how: dict[str, Any] = {
-        **inputs.constraints(space, bounds, mask),
-        "unit": unit,
-        "precision": precision,
-        "device": where,
-    }
+    may = inputs.constraints(space, bounds)
     if dry_run:
-        network = inputs.load_model(spec, where)
-        _show_cost(network, chosen, eps, seed, cascade, how)
+        network = inputs.load_model(spec, device)
+        _show_cost(sz.SparseAutoAttack(network, "L0", eps, version=cascade, unit=unit, **may), chosen)
         return
-    size = BATCH_SIZE if batch_size is None else batch_size
-    how |= {"version": cascade, "seed": seed, "batch_size": size, "store": store, "proofs": proofs}
-    how |= {"lower_end": lower_end, "complete": complete, "allow": codes, "progress": not quiet}
-    how |= {"doctor": not no_doctor, "claimed": inputs.accuracy(model)}
-    try:
-        verdict = sz.gate(spec, chosen, eps, at_least, **how)
-    except KeyboardInterrupt:
-        kept = "--store FILE would have kept what is finished" if store is None else f"run again: {console.again()}"
-        console.warn(f"stopped; {kept}")
-        raise
+    with output.kept_in(store):
+        verdict = sz.gate(
+            spec,
+            chosen,
+            eps,
+            None if fail_under is None else float(Fraction(str(fail_under)) / 100),
+            lower_end=lower_end,
+            allow=codes,
+            complete=complete,
+            version=cascade,
+            seed=seed,
+            unit=unit,
+            device=device,
+            batch_size=BATCH_SIZE if batch_size is None else batch_size,
+            store=store,
+            claimed=known_accuracy(model),
+            proofs=proofs,
+            progress=not quiet,
+            **may,
+        )
     for path, text in ((json, verdict.to_json), (markdown, verdict.to_markdown)):
         if path is not None:
             output.write_text(text(), path)
     title = f"SparseAutoAttack against {verdict.model.name} on {verdict.data.name}"
     result = replace(verdict.result.best, x=chosen.images, classes=chosen.classes, names=chosen.names)
-    for file in out or []:
+    for file in files:
         output.write_result(file, result, chosen.labels, title, "SparseAutoAttack", record=verdict.to_json())
     if not quiet:
         console.echo(title, style="bold")
         show(verdict)
-        output.show_changes(result, how.get("space") or chosen.space)
-        console.wrote(*written, *(out or []))
-    errors = [each for each in verdict.result.findings if each.severity == "error" and each.code not in codes]
-    output.show_findings(errors if quiet else verdict.result.findings)
-    if quiet or at_least is not None or not verdict.passed:
+        output.show_changes(result, may.get("space") or chosen.space)
+        console.wrote(*written, *files)
+    output.show_findings(gating(verdict.result.findings, codes) if quiet else verdict.result.findings)
+    if quiet or fail_under is not None or not verdict.passed:
         console.echo(str(verdict), style=None if verdict.passed else "red")
     if not verdict.passed:
         raise typer.Exit(verdict.exit_code)
 
 
-def share(fail_under: float | None, eps: int | None, lower_end: bool) -> float | None:
-    """Return the least share of rows that must stay right, from percent.
-
-    >>> share(60.5, 24, False)
-    0.605
-    """
-    if fail_under is None:
-        if lower_end:
-            raise ValueError("--lower-end needs --fail-under P, the percentage that the lower end must reach")
-        return None
-    if not 0 <= fail_under <= 100 or 0 < fail_under < 1:
-        raise ValueError(f"--fail-under {fail_under:g} must be in percent: 0, or 1 to 100, such as 60")
-    if eps is None:
-        raise ValueError("--fail-under needs a number of changes; add --eps K, such as --eps 24")
-    return float(Fraction(str(fail_under)) / 100)
-
-
 def show(verdict: Verdict) -> None:
-    """Print what the cascade found."""
+    """Print the results of a cascade."""
     from sigmazero.core.metrics import median
     from sigmazero.report.formats import interval, number
 
@@ -181,27 +151,20 @@ def show(verdict: Verdict) -> None:
             console.echo(f"robust at {each.k:g}: {ends}; the lower end is proved")
 
 
-def _show_cost(network: Any, rows: Rows, eps: int | None, seed: int, cascade: str, how: dict[str, Any]) -> None:
-    """Print what a cascade costs at most, attack by attack."""
+def _show_cost(cascade: sz.SparseAutoAttack, rows: Rows) -> None:
+    """Print the most that each attack of a cascade can cost."""
     from sigmazero.bench.forecast import ROWS, seconds_per_query
     from sigmazero.report.status import duration
 
-    made = sz.SparseAutoAttack(network, "L0", eps, seed, version=cascade, **how)
-    each = seconds_per_query(made.model, rows.images[:ROWS].to(how["device"]))
-    most, n = made.most(rows.images, rows.labels), len(rows)
-    lines = {**most, "all": sum(most.values())}
-
-    def cost(one: int) -> str:
-        return duration(one * n * each)
-
-    console.show(
-        [
-            {"attack": name, "queries a row": f"{one:,}", "queries": f"{one * n:,}", "time": cost(one)}
-            for name, one in lines.items()
-        ],
-        left=["attack"],
-    )
+    each = seconds_per_query(cascade.model, rows.images[:ROWS].to(cascade.device or "cpu"))
+    most, n = cascade.most(rows.images, rows.labels), len(rows)
+    total = sum(most.values())
+    lines = [
+        {"attack": name, "queries a row": f"{one:,}", "queries": f"{one * n:,}", "time": duration(one * n * each)}
+        for name, one in {**most, "all": total}.items()
+    ]
+    console.show(lines, left=["attack"])
     console.echo(
-        f"at most {lines['all']:,} queries a row, {lines['all'] * n:,} in all, about {cost(lines['all'])} here; "
+        f"at most {total:,} queries a row, {total * n:,} in all, about {duration(total * n * each)} here; "
         "less for every row that is fooled; nothing was run"
     )

@@ -1,32 +1,13 @@
-"""`sigmazero certify`: how many changes a network is proved to withstand."""
+"""`sigmazero certify`: prove how many changes a model withstands."""
 
 from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Annotated, Any, Literal
 
 import typer
 
 from sigmazero.cli import console, inputs, options
-
-UpTo = Annotated[
-    int,
-    options.about_attack("--up-to", metavar="N", help="Prove nothing about more changes than this."),
-]
-Seconds = Annotated[
-    float | None,
-    options.about_attack("--time-limit", metavar="SECONDS", help="Of search for one input; none by default."),
-]
-AttackFirst = Annotated[
-    str,
-    options.about_attack("--attack", metavar="NAME", help="The attack that goes first; none for no attack."),
-]
-Arithmetic = Annotated[
-    Literal["float32", "real"],
-    options.about_attack("--arithmetic", help="float32: proofs hold for the model's own rounding too."),
-]
-Each = Annotated[bool, typer.Option("--each", help="A line for every input.")]
 
 
 def certify(
@@ -37,20 +18,25 @@ def certify(
     rows: options.RowNumbers = None,
     limit: options.Limit = None,
     shuffle: options.Shuffle = None,
-    up_to: UpTo = 1,
-    time_limit: Seconds = None,
-    attack: AttackFirst = "sigma-swap",
-    arithmetic: Arithmetic = "float32",
+    up_to: int = options.about_attack(
+        1, "--up-to", metavar="N", help="Try to prove robustness against up to N changes."
+    ),
+    time_limit: float | None = options.about_attack(
+        None, "--time-limit", metavar="SECONDS", help="Stop the search for one input after this time."
+    ),
+    attack: str = options.about_attack(
+        "sigma-swap", "--attack", metavar="NAME", help="Attack to run first; none for no attack."
+    ),
     unit: options.UnitName = "feature",
     bounds: options.Bounds = None,
     device: options.Device = "auto",
     store: options.KeepIn = None,
-    each: Each = False,
+    each: bool = typer.Option(False, "--each", help="Print a line for every input."),
 ) -> None:
     """Prove how many changes are needed at least.
 
-    With --store the proofs stand beside what attacks found, in its tables and on its page; rows that are proved there
-    are left out, so the same command goes on after an interruption.
+    With --store the proofs appear beside the attacks, in tables and on pages. Rows that are proved in the store are
+    skipped, so after Ctrl-C the same command goes on.
 
     \b
     Example:
@@ -63,17 +49,23 @@ def certify(
     from sigmazero.bench.proofs import certify_into, proof_key
     from sigmazero.models.wrapping import by_names
 
-    where, spec = inputs.device(device), inputs.model_spec(model, weights, normalize, data)
-    network = inputs.load_model(spec, where)
+    spec = inputs.model_spec(model, weights, normalize, data)
+    network = inputs.load_model(spec, device)
     chosen = by_names(inputs.load_rows(data, rows, limit, shuffle, bounds), network)
     box = (0.0, 1.0) if bounds is None else bounds
-    how: dict[str, Any] = {"up_to": up_to, "bounds": box, "time_limit": time_limit, "arithmetic": arithmetic}
-    how["progress"] = True
-    how["attack"] = None if attack == "none" else attack
-    key = proof_key(network, unit, Allowed(bounds=box), chosen, spec)
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "proofs.db" if store is None else store
-        found, lost = certify_into(path, key, network, chosen, Loader(where), **how)
+        found, lost = certify_into(
+            store or Path(folder) / "proofs.db",
+            proof_key(network, unit, Allowed(bounds=box), chosen, spec),
+            network,
+            chosen,
+            Loader(device),
+            up_to=up_to,
+            bounds=box,
+            time_limit=time_limit,
+            attack=None if attack == "none" else attack,
+            progress=True,
+        )
     for line in lost:
         console.warn(line)
     if each:

@@ -1,4 +1,4 @@
-"""`sigmazero demo`: bundled networks on real digits, or on a table of people; nothing to download."""
+"""`sigmazero demo`: attack bundled models on digits or on a table of people; nothing to download."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -17,29 +16,29 @@ BUNDLED = {False: ("mnist-5k-heldout", ("demo",)), True: ("adult-sample", ("adul
 ATTACKS = {False: ("sigma-zero", "fmn", "vfga"), True: ("sigma-swap", "sigma-zero")}
 NEXT = {
     False: {
-        "sigmazero demo --tabular": "a table: what would have to change, by name and at what cost",
-        "sigmazero attack net.py:build photos/": "a model and pictures of your own (docs/quickstart.md)",
-        "sigmazero list attacks": "other attacks; add a name to read about one",
+        "sigmazero demo --tabular": "a table: the changes by name, and their cost",
+        "sigmazero attack net.py:build photos/": "your own model and pictures (docs/quickstart.md)",
+        "sigmazero list attacks": "other attacks; add a name to read more",
     },
     True: {
-        "sigmazero space draft mine.csv": "a first description of a table of your own (docs/tables.md)",
-        "sigmazero attack net.py:build mine.csv --attack sigma-swap": "then an attack on it",
+        "sigmazero space draft mine.csv": "describe a table of your own (docs/tables.md)",
+        "sigmazero attack net.py:build mine.csv --attack sigma-swap": "then attack it",
     },
 }
 
 
 def demo(
-    tabular: Annotated[bool, typer.Option("--tabular", help="A table of people instead of digits.")] = False,
-    limit: Annotated[int, typer.Option(metavar="N", help="How many digits, at most 1000, or people, 600.")] = 100,
-    steps: Annotated[int, typer.Option(metavar="N", help="Steps of each attack.")] = 300,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="DIR", help="Folder for the picture, the page and the store.")
-    ] = Path("demo"),
+    tabular: bool = typer.Option(False, "--tabular", help="Attack two income classifiers instead of digits."),
+    limit: int = typer.Option(100, metavar="N", help="Number of digits (at most 1000) or people (at most 600)."),
+    steps: int = typer.Option(300, metavar="N", help="Steps of each attack."),
+    out: Path = typer.Option(
+        Path("demo"), "--out", "-o", metavar="DIR", help="Folder for the picture, the report and the store."
+    ),
 ) -> None:
     """Attack a bundled model and write a report.
 
-    Three attacks compete on handwritten digits that the network was not trained on. With --tabular, attack two income
-    classifiers, one of them adversarially trained; only some things about a person may change.
+    Three attacks are compared on handwritten digits that the model was not trained on. With --tabular two income
+    classifiers are attacked, one of them adversarially trained; only some facts about a person may change.
 
     \b
     Example:
@@ -55,7 +54,7 @@ def demo(
     from sigmazero.store.store import Store
 
     name, networks = BUNDLED[tabular]
-    attacks, path = ATTACKS[tabular], out / "demo.db"
+    attacks, path = ATTACKS[tabular], out / f"{name}-{limit}-{steps}.db"  # a page has one choice of samples
     with one_thread(), console.warnings_as_lines():
         done = [
             sz.evaluate(network, name, attacks, store=path, limit=limit, steps=steps, progress=True)
@@ -68,7 +67,7 @@ def demo(
         save_page(page, make_page(opened, partial(clean_rows, opened, loader=Loader())))
         output.show_attacks(load_runs(opened, [key for each in done for key in each.keys]))
     if tabular:
-        console.echo(f"what {attacks[0]} changed to fool {networks[0]}:")
+        console.echo(f"changes by {attacks[0]} that fool {networks[0]}:")
         output.show_changes(result, rows.space)
     else:
         picture = out / "demo.png"
@@ -77,14 +76,14 @@ def demo(
         files.insert(0, picture)
     console.wrote(*files)
     console.echo("next:")
-    commands = NEXT[tabular] | {f"sigmazero view {path} --open": "this run in the browser, sample by sample"}
+    commands = NEXT[tabular] | {f"sigmazero view {path} --open": "the results in the browser, sample by sample"}
     for command, why in commands.items():
         console.echo(f"  {command:<{max(map(len, commands))}}  # {why}")
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Use one thread: networks this small gain little from more, which wait for each other on a busy machine."""
+    """Use one thread: models this small gain little from more, which wait for each other on a busy machine."""
     import torch
 
     before = torch.get_num_threads()

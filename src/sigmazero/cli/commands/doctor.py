@@ -1,16 +1,9 @@
-"""`sigmazero doctor`: what would make an attack's numbers meaningless."""
-
-from typing import Annotated
+"""`sigmazero doctor`: check a model before it is attacked."""
 
 import typer
 
 from sigmazero.cli import inputs, options, output
 from sigmazero.cli.console import echo
-
-Claimed = Annotated[
-    float | None,
-    typer.Option("--claimed", metavar="PERCENT", help="Accuracy the model should have; the zoo's by default."),
-]
 
 
 def doctor(
@@ -21,7 +14,14 @@ def doctor(
     rows: options.RowNumbers = None,
     limit: options.Limit = None,
     shuffle: options.Shuffle = None,
-    claimed: Claimed = None,
+    claimed: float | None = typer.Option(
+        None,
+        "--claimed",
+        metavar="PERCENT",
+        min=0,
+        max=100,
+        help="The accuracy that the model should have; by default the published one.",
+    ),
     space: options.SpaceFile = None,
     bounds: options.Bounds = None,
     device: options.Device = "auto",
@@ -30,23 +30,31 @@ def doctor(
 ) -> None:
     """Check a model for problems that would make results meaningless.
 
-    Exit code 3: an attack on this model would mean nothing.
+    Exit code 3: the doctor found errors, so results of attacks would not be reliable.
 
     \b
     Example:
       sigmazero doctor net.py:build mine.npz --weights net.pt
     """
     from sigmazero.bench.constraints import Allowed
+    from sigmazero.bench.loader import find_device
     from sigmazero.core.findings import render
     from sigmazero.models.doctor import examine
     from sigmazero.models.wrapping import by_names
+    from sigmazero.models.zoo import known_accuracy
 
-    where, codes = inputs.device(device), inputs.allowed_codes(allow)
-    network = inputs.load_model(inputs.model_spec(model, weights, normalize, data, trust_code), where)
+    where, codes = find_device(device), inputs.allowed_codes(allow)
+    network = inputs.load_model(inputs.model_spec(model, weights, normalize, data, trust_code), device)
     chosen = by_names(inputs.load_rows(data, rows, limit, shuffle, bounds), network)
     may = Allowed(**inputs.constraints(space, bounds)).on(chosen)
-    images, labels = chosen.images.to(where), chosen.labels.to(where)
-    expected = inputs.accuracy(model, claimed)
-    findings = examine(network, images, labels, bounds=may.bounds, space=may.space, claimed=expected, say=echo)
+    findings = examine(
+        network,
+        chosen.images.to(where),
+        chosen.labels.to(where),
+        bounds=may.bounds,
+        space=may.space,
+        claimed=known_accuracy(model) if claimed is None else claimed,
+        say=echo,
+    )
     echo(render(findings))
     output.end(findings, codes)

@@ -1,4 +1,4 @@
-"""`sigmazero fetch`: published weights into the models folder."""
+"""`sigmazero fetch`: download published weights."""
 
 from typing import Annotated
 
@@ -7,8 +7,8 @@ import typer
 from sigmazero.cli.console import echo, warnings_as_lines
 
 
-def fetch(code: Annotated[str, typer.Argument(metavar="MODEL", help="A code; see: sigmazero list models.")]) -> None:
-    """Download weights, and check their hash.
+def fetch(code: Annotated[str, typer.Argument(metavar="MODEL", help="A code of sigmazero list models.")]) -> None:
+    """Download the weights of a model, and check their hash.
 
     \b
     Example:

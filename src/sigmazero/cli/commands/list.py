@@ -1,4 +1,4 @@
-"""`sigmazero list`: what there is to choose from."""
+"""`sigmazero list`: show the attacks, models and data sets."""
 
 from __future__ import annotations
 
@@ -14,11 +14,6 @@ if TYPE_CHECKING:
     from sigmazero.core.attack import Attack
 
 app = typer.Typer(**options.GROUP)
-AttackWanted = Annotated[str | None, typer.Argument(metavar="[NAME]", help="One attack, to read about it.")]
-Needs = Annotated[
-    Literal["gradients", "scores", "labels"] | None,
-    typer.Option(help="Show only those that need just this of a model."),
-]
 
 
 @app.callback()
@@ -32,8 +27,13 @@ def top() -> None:
 
 
 @app.command()
-def attacks(name: AttackWanted = None, needs: Needs = None) -> None:
-    """Every attack by name; or of one what it does, and its parameters with their defaults.
+def attacks(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Show details of this attack.")] = None,
+    needs: Literal["gradients", "scores", "labels"] | None = typer.Option(
+        None, help="Show only attacks that need this of a model."
+    ),
+) -> None:
+    """List the attacks, or show what one does and its parameters.
 
     Attacks that need only scores or labels also work on models with gradients.
 
@@ -50,12 +50,12 @@ def attacks(name: AttackWanted = None, needs: Needs = None) -> None:
         return
     some = [row for row in attack_rows() if needs in (None, row["needs"])]
     show(some, left=("name", "kind", "needs", "cost", "paper"))
-    echo("sigmazero list attacks NAME: what one does, and its parameters")
+    echo("sigmazero list attacks NAME shows what an attack does, and its parameters")
 
 
 @app.command()
 def models() -> None:
-    """Every known model by code; `sigmazero fetch CODE` downloads its weights.
+    """List the known models; `sigmazero fetch CODE` downloads the weights of one.
 
     \b
     Example:
@@ -66,7 +66,7 @@ def models() -> None:
 
 @app.command()
 def datasets() -> None:
-    """Every known data set by name.
+    """List the known data sets.
 
     \b
     Example:
@@ -104,7 +104,7 @@ def attack_rows() -> list[dict[str, str]]:
 
 
 def counts_pixels(attack: Attack) -> bool:
-    """Return whether an attack spends its budget on pixels, each with all its channels, even where features count."""
+    """Return whether the budget of an attack counts pixels, even if the run counts features."""
     return attack.kind == "budget" and attack.parameters().get("group") == "pixel"
 
 
@@ -132,7 +132,7 @@ def _weights(entry: zoo.ZooEntry) -> str:
 
 
 def _describe(attack: Attack) -> None:
-    """Print what there is to know of an attack before one uses it."""
+    """Print what an attack does, what it needs, and its parameters."""
     from sigmazero.attacks.registry import idea, parameter_rows
 
     echo(attack.name, style="bold")
@@ -140,7 +140,7 @@ def _describe(attack: Attack) -> None:
     goals = " and ".join(attack.goals)
     echo(f"{attack.kind}, {goals}; needs {attack.needs}; {attack.asks}".replace("`", "").rstrip("; "))
     if counts_pixels(attack):
-        echo("Its budget counts pixels, each with all its channels, also where a run counts features.")
+        echo("Its budget counts pixels, with all their channels, even if a run counts features.")
     echo(attack.paper)
     show(parameter_rows(attack), left=("parameter", "default", "meaning"))
     echo(f"change one with: --set KEY=VALUE, or in Python sz.get({attack.name!r}, KEY=VALUE)")

@@ -1,4 +1,4 @@
-"""`sigmazero merge`: several stores as one."""
+"""`sigmazero merge`: combine several stores."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,15 +7,15 @@ import typer
 
 from sigmazero.cli.console import echo, warn, wrote
 
-Stores = Annotated[list[Path], typer.Argument(metavar="STORE...", help="Stores, such as runs/small-part-*.db.")]
-Out = Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The store to write; it may exist.")]
 
-
-def merge(stores: Stores, out: Out) -> None:
+def merge(
+    stores: Annotated[list[Path], typer.Argument(metavar="STORE...", help="Stores, such as runs/small-part-*.db.")],
+    out: Path = typer.Option(..., "--out", "-o", metavar="FILE", help="The store to write to; it may exist."),
+) -> None:
     """Combine stores, such as the shards of a plan.
 
-    Each row keeps the provenance of its run. Where two stores have a row from different runs, the first one's is kept
-    and the rest are counted. A store that is there already keeps what it has.
+    Each row keeps the provenance of its run. If two stores have the same row from different runs, the first one is
+    kept and the others are counted. An existing store keeps its rows.
 
     \b
     Example:
@@ -31,4 +31,4 @@ def merge(stores: Stores, out: Out) -> None:
     for again in done.repeated:
         warn(str(again))
     if done.lacking:
-        warn(f"{done.lacking} rows of these cells are still to be run; a run of the plan into {out} does so")
+        warn(f"{done.lacking} rows of these cells are missing; run the plan with --store {out} to add them")

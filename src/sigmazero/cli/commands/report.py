@@ -1,72 +1,64 @@
-"""`sigmazero report`: a store as the paper's tables, as a page, or beside another store."""
+"""`sigmazero report`: print tables of a store, write a page, or compare two stores."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from sigmazero.cli import inputs, options, output
-from sigmazero.cli.console import echo, screen, show, warn, write, wrote
+from sigmazero.cli.console import echo, show, warn, write, wrote
 
 if TYPE_CHECKING:
     from sigmazero.report import compare as comparison
     from sigmazero.report.runs import Run
-    from sigmazero.report.table import Table
+    from sigmazero.store.facts import CellInfo
 
-ENDINGS = {".md": "markdown", ".csv": "csv", ".tex": "latex", ".txt": "terminal", ".html": "page", ".htm": "page"}
+LEAD = (
+    "Robust accuracy: the share of samples that stay correct although some input values change. A sample counts as "
+    "fooled if any of the attacks fooled it, and every success was verified on the model. A better attack can only "
+    "lower these numbers."
+)
+ENDINGS = {".md": "markdown", ".csv": "csv", ".tex": "latex", ".html": "page"}
 
 More = Annotated[
-    list[Path] | None, typer.Argument(metavar="STORE ...", help="A store to compare with; more with --bundle.")
-]
-TableName = Annotated[
-    Literal["minimum-norm", "fixed-budget"] | None, typer.Option("--table", help="By default what the store has.")
-]
-To = Annotated[
-    Literal["terminal", "markdown", "csv", "latex"] | None, typer.Option("--to", help="Format; by default as -o ends.")
-]
-Out = Annotated[
-    Path | None,
-    typer.Option(
-        "--out", "-o", metavar="FILE", help="Write the table (.md, .csv, .tex, .txt) or a page (.html) there."
-    ),
-]
-Compare = Annotated[Literal["paper"] | None, typer.Option("--compare", help="Show the paper's figures beside ours.")]
-Intervals = Annotated[bool, typer.Option("--intervals", help="Show 95 % intervals of rates and medians.")]
-Bundle = Annotated[
-    Path | None,
-    typer.Option("--bundle", metavar="DIR", help="Write a leaderboard over the models of all stores, as a site."),
-]
-Samples = Annotated[
-    int | None,
-    typer.Option("--samples", metavar="N", help="Samples per data set on a page; by default what 5 MB hold."),
+    list[Path] | None, typer.Argument(metavar="STORE ...", help="A store to compare with; several with --bundle.")
 ]
 
 
 def report(
     store: options.StoreFile,
     more: More = None,
-    out: Out = None,
-    to: To = None,
-    table: TableName = None,
+    out: Path | None = typer.Option(
+        None, "--out", "-o", metavar="FILE", help="Write a table (.md, .csv, .tex) or a page (.html)."
+    ),
+    to: Literal["terminal", "markdown", "csv", "latex"] | None = typer.Option(
+        None, "--to", help="Format of the table; by default by the ending of -o."
+    ),
+    table: Literal["minimum-norm", "fixed-budget"] | None = typer.Option(
+        None, "--table", help="Which table; by default one that the store has."
+    ),
     k: options.Ks = None,
     cost: options.Cost = False,
-    intervals: Intervals = False,
-    compare: Compare = None,
-    samples: Samples = None,
-    bundle: Bundle = None,
+    intervals: bool = typer.Option(False, "--intervals", help="Show 95 % intervals."),
+    compare: Literal["paper"] | None = typer.Option(None, "--compare", help="Show the paper's figures beside ours."),
+    samples: int | None = typer.Option(
+        None, "--samples", metavar="N", help="Samples of each data set on a page; by default as many as fit into 5 MB."
+    ),
+    bundle: Path | None = typer.Option(
+        None, "--bundle", metavar="DIR", help="Write a leaderboard of the models of all stores, as a site."
+    ),
     mix: options.Mix = False,
     trust_code: options.TrustCode = False,
 ) -> None:
     """Print a table, write a page, or compare stores.
 
-    The strongest attack comes first, and a sample that was not fooled counts as ∞. Of a run with a budget only the
-    success rate at that budget is known. Two stores are compared sample by sample, before and after.
+    The strongest attack comes first. A sample that was not fooled counts as ∞. A run with a budget has only the
+    success rate at that budget. Two stores are compared sample by sample.
 
     \b
     Example:
@@ -79,16 +71,17 @@ def report(
       sigmazero report runs/minimum-norm-1000.db -o table.tex --compare paper
     """
     from sigmazero.bench.paper import usual
-    from sigmazero.report import findings, published, runs
+    from sigmazero.report import findings, formats, latex, published, runs
+    from sigmazero.report.sentence import sentences
     from sigmazero.report.table import build, kinds
     from sigmazero.store.store import Store
 
-    form, given = _form(to, out), inputs.numbers(k, cost)
-    _refuse(store, more, out, form, samples, table, cost)
+    form, given = _form(to, out), inputs.numbers(k)
+    output.check_files([out] if out else [], [store, *(more or [])])
+    if samples is not None and form != "page":
+        raise ValueError(f"--samples {samples} needs a page; write one with -o report.html")
     if bundle is not None:
-        from sigmazero.cli.report_site import write_bundle
-
-        write_bundle(bundle, [store, *(more or [])], given, mix)
+        _write_bundle(bundle, [store, *(more or [])], given, mix)
         return
     if more:
         _compare([store, *more], given, form, out)
@@ -99,60 +92,46 @@ def report(
         chosen = inputs.priced(loaded) if cost else loaded
         ks = given or (published.KS if against else None)
         if form == "page" and out is not None:
+            if table is not None or cost:
+                raise ValueError("a page has every table, with changes and costs; leave --table and --cost out")
             _write_page(out, opened, loaded, trust_code, ks=ks, mix=mix, compare=against, limit=samples)
             return
         made = build(table or (kinds(chosen) or ["minimum-norm"])[0], chosen, ks, mix)
         budgeted = sum(run.budget is not None for run in chosen)
         if table is None and 0 < budgeted < len(chosen):
-            warn(f"{budgeted} runs with a budget are not in this table; --table fixed-budget shows them")
-        for each in findings.errors(findings.findings(opened, chosen)):
-            warn(f"error: {each.code}: {each.title}. {each.detail}", style="red")
-        if form == "terminal" and out is None and not cost and against is None:
-            for group in runs.groups(chosen, mix):
-                echo(f"{group.title}: {output.sentence(group)}")
-    made = replace(made, intervals=intervals)
-    _write_table(made if against is None else against(made), form, out)
+            warn(f"{budgeted} runs with a budget are in another table; see it with --table fixed-budget")
+        output.show_errors(findings.errors(findings.findings(opened, chosen)))
+        if form is None and not cost and against is None:
+            for line in sentences(chosen, mix):
+                echo(line)
+    made = replace(made if against is None else against(made), intervals=intervals)
+    if form is None:
+        output.show_table(made)
+    else:
+        texts = {"markdown": formats.to_markdown, "csv": formats.to_csv, "latex": latex.to_latex}
+        _write(texts[form](made), out)
 
 
-def _form(to: str | None, out: Path | None) -> str:
-    """Return the format that --to names or the file's ending asks for."""
+def _form(to: str | None, out: Path | None) -> str | None:
+    """Return the format by --to or by the file's ending; None for the terminal."""
     if to is not None or out is None:
-        return to or "terminal"
+        return None if to == "terminal" else to
     if out.suffix.lower() not in ENDINGS:
         raise ValueError(f"-o {out}: end the name in one of {', '.join(ENDINGS)}, or give --to")
     return ENDINGS[out.suffix.lower()]
 
 
-def _refuse(
-    store: Path,
-    more: list[Path] | None,
-    out: Path | None,
-    form: str,
-    samples: int | None,
-    table: str | None,
-    cost: bool,
-) -> None:
-    """Refuse options that contradict each other."""
-    if out is not None and out.resolve() in [each.resolve() for each in (store, *(more or []))]:
-        raise ValueError(f"{out} is the store itself; name another file")
-    if samples is not None and form != "page":
-        raise ValueError(f"--samples {samples} is about a page; write one with -o report.html")
-    if form == "page" and (table is not None or cost):
-        what = f"--table {table}" if table else "--cost"
-        raise ValueError(f"{what} does not go with a page, which has every table and both counts; leave it out")
-
-
 def _write_page(out: Path, opened: Any, runs: Sequence[Run], trust_code: bool, **how: Any) -> None:
-    """Write a page; say which code would have to run for its pictures."""
+    """Write a page; if its pictures need code that is not trusted, say so."""
     from contextlib import suppress
 
-    from sigmazero.bench.loader import Loader, UntrustedCode, clean_rows, origin, refuse_untrusted
+    from sigmazero.bench.loader import UntrustedCode, clean_rows, origin, refuse_untrusted
     from sigmazero.report.pages.page import make_page
     from sigmazero.report.pages.render import save_page
 
-    loader, specs = Loader("cpu", trust=inputs.trust(trust_code)), []
+    loader, specs = inputs.loader("cpu", trust_code), []
     for run in runs:
-        with suppress(ValueError):  # where no origin is written the page itself says that there are no pictures
+        with suppress(ValueError):  # without an origin the page itself says why it has no pictures
             specs.append(origin(run.info).data)
     try:
         refuse_untrusted(specs, loader.trust)
@@ -162,26 +141,51 @@ def _write_page(out: Path, opened: Any, runs: Sequence[Run], trust_code: bool, *
     wrote(out)
 
 
-def _compare(stores: Sequence[Path], ks: Sequence[float] | None, form: str, out: Path | None) -> None:
-    """Write what differs between two stores, as a page, as text, or every row as CSV."""
+def _compare(stores: Sequence[Path], ks: Sequence[float] | None, form: str | None, out: Path | None) -> None:
+    """Write the differences between two stores: a page, a text, or CSV with every row."""
     from sigmazero.report import compare as comparison
     from sigmazero.report.pages.render import save_page
     from sigmazero.report.runs import load
     from sigmazero.store.store import Store
 
     if len(stores) > 2:
-        raise ValueError(f"{stores[2]}: two stores are compared; more of them make a site with --bundle DIR")
+        raise ValueError(f"{stores[2]}: only two stores can be compared; --bundle DIR makes a site of several")
     with Store(stores[0]) as first, Store(stores[1]) as second:
         found = comparison.compare(load(first), load(second), (stores[0].name, stores[1].name), ks)
     if form == "page" and out is not None:
         save_page(out, found.to_page())
         wrote(out)
-    elif form == "terminal" and out is None:
+    elif form is None:
         _show_comparison(found)
     elif form in ("markdown", "csv"):
         _write(found.to_markdown() if form == "markdown" else found.to_csv(), out)
     else:
-        raise ValueError(f"two stores are compared as terminal, markdown, csv or .html, not {form}")
+        raise ValueError(f"a comparison of two stores can be markdown, csv or .html, not {form}")
+
+
+def _write_bundle(path: Path, stores: Sequence[Path], ks: Sequence[float] | None, mix: bool) -> None:
+    """Write a leaderboard of all models of the stores."""
+    from contextlib import ExitStack
+
+    from sigmazero.bench.loader import Loader, clean_rows
+    from sigmazero.board.pages import zoo_card
+    from sigmazero.report.pages.leaderboard import TITLE, Card, Source, boards, write_site
+    from sigmazero.store.store import Store
+
+    def card(info: CellInfo) -> Card:
+        spec = str(info.origin.get("model", {}).get("spec", ""))
+        loaded = (
+            {} if spec == info.model else {"loaded as": Path(spec).name}
+        )  # without its folders, which may name a person
+        return Card({**zoo_card(spec), **loaded, "SHA-256 of the weights": info.model_sha256})
+
+    with ExitStack() as opened:
+        sources = [
+            Source(one, card, partial(clean_rows, one, loader=Loader("cpu")))
+            for one in (opened.enter_context(Store(each)) for each in stores)
+        ]
+        write_site(path, TITLE, LEAD, boards(sources, lambda _: ks, mix))
+    wrote(path / "index.html")
 
 
 def _show_comparison(found: comparison.Comparison) -> None:
@@ -196,25 +200,6 @@ def _show_comparison(found: comparison.Comparison) -> None:
             show(rows)
     for line in found.alone:
         echo(line)
-
-
-def _write_table(made: Table, form: str, path: Path | None) -> None:
-    """Print a table, or write it to a file."""
-    from sigmazero.report import formats, latex
-
-    if path is None and form == "terminal":
-        output.show_table(made)
-        return
-    writers: dict[str, Any] = {"markdown": formats.to_markdown, "csv": formats.to_csv, "latex": latex.to_latex}
-    _write(writers[form](made) if form in writers else _terminal_text(made), path)
-
-
-def _terminal_text(made: Table) -> str:
-    """Return the table as the terminal shows it, without colours and with every cell on one line."""
-    to = screen()
-    to.file, to.width = StringIO(), 300
-    output.show_table(made, to)
-    return str(to.file.getvalue())
 
 
 def _write(text: str, path: Path | None) -> None:

@@ -1,4 +1,4 @@
-"""`sigmazero space`: what may change in data, drafted and checked."""
+"""`sigmazero space`: draft or check a constraint file."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sigmazero.cli import inputs, options, output
+from sigmazero.cli import options, output
 from sigmazero.cli.console import echo, show, warn, write
 
 if TYPE_CHECKING:
     from sigmazero.spaces.space import Columns
 
 app = typer.Typer(**options.GROUP)
-ADVICE = "a draft from what the rows show: correct ends, directions and costs before you use it (docs/spaces.md)"
+ADVICE = "this is a draft from the rows: correct ends, directions and costs before you use it (docs/spaces.md)"
 
 
 @app.callback()
@@ -46,7 +46,7 @@ def draft(data: options.DataName) -> None:
     notes = table.notes_of(Path(data))
     if table.is_table(data) and not table.has_text(notes):
         write(table.draft(data))
-        warn(f"the description of its columns: correct it, the label above all, and save it as {notes}")
+        warn(f"this describes the columns: correct it, above all the label, and save it as {notes}")
         return
     rows = load(data)
     space = Space.infer(rows.images, rows.names) if rows.space is None else rows.space
@@ -62,7 +62,7 @@ def check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A constraint file (TOML).")],
     data: options.DataName,
 ) -> None:
-    """Show what a file declares, and whether the rows of some data are legal in it; exit code 1 if they are not.
+    """Show what a constraint file declares, and check that all rows are legal; exit code 1 if they are not.
 
     \b
     Example:
@@ -70,8 +70,9 @@ def check(
     """
     from sigmazero.data import load
     from sigmazero.models.doctor import examine_space
+    from sigmazero.spaces.space import Space
 
-    space, rows = inputs.read_space(file), load(data)
+    space, rows = Space.from_toml(file), load(data)
     columns = space.columns(rows.images.shape[1:])
     findings = examine_space(space, rows.images)
     show(declared(columns, rows.names or space.names), left=("feature", "kind", "direction"))
@@ -83,7 +84,7 @@ def check(
 
 
 def declared(columns: Columns, names: Sequence[str] | None) -> list[dict[str, str]]:
-    """Return a row for each thing that counts as one change."""
+    """Return a table row for each site, which counts as one change."""
     from sigmazero.report.spaces import plain, sites_of
 
     sites = sites_of(names or [str(k) for k in range(len(columns.kind))], columns)

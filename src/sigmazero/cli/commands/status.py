@@ -1,4 +1,4 @@
-"""`sigmazero status`: how far a run is."""
+"""`sigmazero status`: show how far a run is."""
 
 from collections import Counter
 

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sigmazero.core.model import Ability
+from sigmazero.core.model import Ability, logits_in
 from sigmazero.models.wrapping.identity import KnownModel, hash_object
 
 Array = NDArray[Any]
@@ -106,11 +106,10 @@ class ArrayModel(KnownModel):
         if self.ability == "gradients" and torch.is_grad_enabled() and x.requires_grad:
             answer: Tensor = _Bridge.apply(seen, self._with_gradients)  # type: ignore[no-untyped-call]
             return self._scores(answer, len(x)).to(x.device)
-        values, most = seen.detach().cpu().numpy(), self.at_once or max(len(x), 1)
-        parts = [values[k : k + most] for k in range(0, max(len(x), 1), most)]
-        if self.at_once is not None:  # the last rows are filled up with the first of them
-            parts = [np.concatenate([part, np.repeat(part[:1], most - len(part), 0)]) for part in parts]
-        return torch.cat([self._answer(part) for part in parts])[: len(x)].to(x.device)
+        values = seen.detach().cpu()
+        if self.at_once is None:
+            return self._answer(values).to(x.device)
+        return in_fixed_batches(self._answer, values, self.at_once).to(x.device)
 
     def index(self, labels: Sequence[Any]) -> Tensor:
         """Return the columns of some labels."""
@@ -118,8 +117,8 @@ class ArrayModel(KnownModel):
             raise ValueError("the model does not name its classes; pass classes=[...] to sz.wrap")
         return torch.from_numpy(one_hot(labels, self.classes).argmax(1))
 
-    def _answer(self, x: Array) -> Tensor:
-        rows = self.rows(x)
+    def _answer(self, x: Tensor) -> Tensor:
+        rows = self.rows(x.numpy())
         answer = self.ask(rows)
         self.asked += len(x)
         if self.gives == "labels":
@@ -194,6 +193,12 @@ class _Bridge(torch.autograd.Function):
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None]:
         (slope,) = slopes
         return torch.from_numpy(ctx.back(slope.detach().cpu().contiguous().numpy())).to(slope.device), None
+
+
+def in_fixed_batches(ask: Callable[[Tensor], Any], x: Tensor, rows: int) -> Tensor:
+    """Ask about a fixed number of rows at a time; the last rows are filled up with the first of them."""
+    parts = [torch.cat([part, part[:1].expand(rows - len(part), *part.shape[1:])]) for part in torch.split(x, rows)]
+    return torch.cat([logits_in(ask(part)) for part in parts])[: len(x)]
 
 
 def _numbers(answer: Any) -> Array:

@@ -123,7 +123,7 @@ class SklearnModel(ArrayModel):
     def rows(self, x: Array) -> Any:
         """Return the rows with the columns that the estimator was fitted on."""
         if self.table is not None:
-            return as_fitted(self.model, self.table.decode(x, strict=False))
+            return as_fitted(self.model, self.table.decode(x))
         values, names = super().rows(x), getattr(self.model, "feature_names_in_", None)
         if names is None:
             return values
@@ -367,12 +367,9 @@ class KerasModel(ArrayModel):
         """Refuse rows of another shape, which a model that flattens them would take."""
         wanted, given = self.shape, x.shape[1:]
         if len(wanted) == len(given) and any(a not in (None, b) for a, b in zip(wanted, given, strict=True)):
-            last = self.channels == "last" and len(wanted) > 1
-            here = (given[-1], *given[:-1]) if last else given
-            first = (wanted[-1], *wanted[:-1]) if last else wanted
             raise ValueError(
-                f"the Keras model {self.model.name} takes rows of shape {wanted}; give inputs as (N, "
-                f"{', '.join(map(str, first))}), not (N, {', '.join(map(str, here))}): images as x.permute(0, 3, 1, 2)"
+                f"the Keras model {self.model.name} takes rows of shape {wanted}, not {given}; give images with the "
+                "channels first: x.permute(0, 3, 1, 2)"
             )
         return super().rows(x)
 

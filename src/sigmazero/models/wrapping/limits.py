@@ -16,6 +16,7 @@ from sigmazero.core.problem import integer
 from sigmazero.models.wrapping.identity import KnownModel, hash_model
 
 MAX_WAIT = 60.0  # seconds between two attempts, however often a call failed
+LEAST = 6  # queries of a row: three by the doctor, the clean check, one try and its verification
 
 
 class OutOfQueries(Stopped):
@@ -114,7 +115,7 @@ class LimitedModel(KnownModel):
         while True:
             self._wait_for_turn()
             try:
-                found = self._answer(x)
+                answer = self._answer(x)
                 break
             except Exception as error:  # whatever a service, or the code before it, makes of a call
                 if not self.retries and not isinstance(error, OSError):
@@ -129,13 +130,12 @@ class LimitedModel(KnownModel):
                 attempt += 1
         self.queries.asked += cost
         self.queries.calls += 1
-        return found
+        return logits_in(answer).to(x.device)
 
-    def _answer(self, x: Tensor) -> Tensor:
+    def _answer(self, x: Tensor) -> Any:
         parameter = next(self.model.parameters(), None) if isinstance(self.model, nn.Module) else None
         with in_eval_mode(self.model):
-            found = logits_in(self.model(x if parameter is None else x.to(parameter.device)))
-        return found.to(x.device)
+            return self.model(x if parameter is None else x.to(parameter.device))
 
     def _wait_for_turn(self) -> None:
         if self.rate is not None:
@@ -198,3 +198,17 @@ def limit(
     if ability is not None and not suffices(has, ability):
         raise ValueError(f"ability={ability!r}: the model gives {has} alone; leave it out, or give it a vjp in sz.wrap")
     return LimitedModel(made, ability or has, max_batch, max_queries, rate, retries, wait, cache)
+
+
+def refuse_small_limit(model: object, rows: int) -> None:
+    """Refuse a limit that cannot suffice for one batch of `rows`: its queries would be spent for nothing."""
+    if not isinstance(model, LimitedModel) or model.max_queries is None:
+        return
+    rows = min(rows, model.batch_size or rows)
+    left = model.max_queries - model.queries.asked
+    least = LEAST * rows * getattr(model.model, "cost", 1)
+    if left < least:
+        raise ValueError(
+            f"max_queries={model.max_queries} cannot suffice: a batch of {rows} rows needs at least {least} "
+            f"queries, and {left} are left; allow more, or set a smaller max_batch"
+        )

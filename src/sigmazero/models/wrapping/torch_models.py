@@ -1,6 +1,5 @@
 """Models of torch that are no plain networks: functions, programs, outputs with `logits`, one output, channels last."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -9,7 +8,7 @@ from torch import Tensor, nn
 from sigmazero.core.model import ChannelsLast, logits_in
 from sigmazero.core.oracle import Model
 from sigmazero.models.normalize import Normalize, Statistics
-from sigmazero.models.wrapping.base import Gives, guess, scores
+from sigmazero.models.wrapping.base import Gives, guess, in_fixed_batches, scores
 from sigmazero.models.wrapping.identity import KnownModel, hash_model
 
 
@@ -36,12 +35,6 @@ class TorchFunction(KnownModel):
     def extra_repr(self) -> str:
         """Name it."""
         return self.title
-
-
-def in_fixed_batches(ask: Callable[[Tensor], Any], x: Tensor, rows: int) -> Tensor:
-    """Ask about a fixed number of rows at a time; the last rows are filled up with the first of them."""
-    parts = [torch.cat([part, part[:1].expand(rows - len(part), *part.shape[1:])]) for part in torch.split(x, rows)]
-    return torch.cat([logits_in(ask(part)) for part in parts])[: len(x)]
 
 
 def exported(program: torch.export.ExportedProgram, title: str = "exported program") -> TorchFunction:
