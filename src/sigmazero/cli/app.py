@@ -52,6 +52,8 @@ class Commands(Mapping[str, Any]):
             made.command(name)(getattr(module, name))
         command = get_command(made)
         command.name = name
+        for each in (command, *getattr(command, "commands", {}).values()):
+            each.help = "\n\n".join(map(_paragraph, (each.help or "").split("\n\n")))
         command.rich_help_panel = next(panel for panel, names in PANELS.items() if name in names)  # type: ignore[attr-defined]
         return command
 
@@ -62,6 +64,11 @@ class Commands(Mapping[str, Any]):
     def __len__(self) -> int:
         """Return the number of commands."""
         return len(NAMES)
+
+
+def _paragraph(text: str) -> str:
+    """Join the lines of a paragraph, which typer would break where the source does; not those of an example."""
+    return text if "\b" in text else text.replace("\n", " ")
 
 
 class App(TyperGroup):
