@@ -649,7 +649,8 @@ def read_frame(path: Path, missing: str | None = None, options: Mapping[str, Any
     options  of pandas.read_csv
     """
     pandas, name = _pandas(), path.name.lower()
-    packed = name.endswith(".gz")
+    with path.open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"  # the content decides: some browsers unpack .gz and keep the name
     with reading(path, FIX):
         if name.endswith(".parquet"):
             frame = pandas.read_parquet(path)
@@ -657,7 +658,8 @@ def read_frame(path: Path, missing: str | None = None, options: Mapping[str, Any
             frame = _arff(path, packed)
         else:
             with gzip.open(path) if packed else path.open("rb") as file:
-                given = {**_csv_options(file.read(1 << 16)), **(options or {})}
+                given = _csv_options(file.read(1 << 16))
+            given |= {"compression": "gzip" if packed else None, **(options or {})}
             given |= {} if missing is None else {"na_values": [missing]}
             with warnings.catch_warnings():
                 warnings.simplefilter("error", pandas.errors.ParserWarning)  # lines longer than the header
