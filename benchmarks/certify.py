@@ -1,4 +1,4 @@
-"""How many images are proved against t changed pixels, how many attacked, and how long that takes.
+"""Count the images that are proved against t changed pixels and those that are fooled, and measure the time.
 
     python -m benchmarks.certify --data FOLDER --models convsmallpgd convsmall --up-to 3 --images 100 --device cuda
 

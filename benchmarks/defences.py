@@ -1,4 +1,4 @@
-"""Planted defences around small networks, of which most only look robust: what the cascade makes of them.
+"""Attack small networks with defences of which most only look robust, by SparseAutoAttack.
 
 Images are those of mnist-5k, averaged to 14 x 14. Networks are trained here, in seconds; the one that is trained
 against sparse changes takes a few minutes.
@@ -95,7 +95,7 @@ class Truncated(nn.Module):
 
 
 class Dropped(nn.Module):
-    """Takes inputs near the ends of the box for background: corner values change nothing but what they erase."""
+    """Takes inputs near the ends of the box for background, so corner values only erase."""
 
     def __init__(self, net: nn.Module) -> None:
         super().__init__()
@@ -134,7 +134,7 @@ def fit(net: nn.Module, x: Tensor, y: Tensor, change: Callable[[Tensor], Tensor]
 
 
 def defences(x: Tensor, y: Tensor, weights: Path | None) -> dict[str, nn.Module]:
-    """All of them, by name; the last one where its weights are at hand."""
+    """Return all of them by name; the last one only if its weights are given."""
     torch.manual_seed(0)
     masked = fit(plain(), x, y, lambda part: torch.where(torch.rand_like(part) < KEEP, part, 0.5))
     found = {

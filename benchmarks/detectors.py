@@ -1,5 +1,4 @@
-"""Malware detectors for measuring, trained on Drebin's apps: a network and a linear one with a hinge loss, each plain
-and adversarially.
+"""Train malware detectors on Drebin's apps: a network and a linear one with a hinge loss, each plain and adversarially.
 
     python -m benchmarks.detectors --data drebin181.npz
 

@@ -1,4 +1,4 @@
-"""How far attacks come with few queries: mean and median l0 at 20 to 500 queries, the checks counted, as lines of CSV.
+"""Measure attacks with few queries: mean and median l0 at 20 to 500 queries, checks included, as lines of CSV.
 
     python -m benchmarks.few_queries --models M1 M2 --model-dir weights/ --data-dir data/ --out few-queries.csv
 

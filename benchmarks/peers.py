@@ -1,4 +1,4 @@
-"""Seconds per sample of BB, EAD and SparseFool against foolbox and torchattacks, in one run on one machine.
+"""Measure the seconds per sample of BB, EAD and SparseFool beside foolbox and torchattacks, in one run.
 
     python -m benchmarks.peers --model M1 --model-dir weights/ --data mnist --limit 64 --steps 100
 

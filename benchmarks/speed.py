@@ -1,4 +1,4 @@
-"""Milliseconds per step and seconds per call, against the compute bound, the model's own passes, and the peers.
+"""Measure milliseconds per step and seconds per call, beside the compute bound, the model's passes and other libraries.
 
     python -m benchmarks.speed --models smallcnn:32 prn18:512 --precision tf32 bf16 --calls 300
 
@@ -14,6 +14,7 @@ adv-lib and authors: a step of theirs, where `adv_lib` and a module `authors_sig
 
 import argparse
 import json
+import statistics
 import time
 from collections.abc import Callable
 from functools import partial
@@ -22,20 +23,101 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 import sigmazero as sz
-from benchmarks.floors import bare, captured, clock, made, operations, rate, wait
 from sigmazero.core.inputs import make_problem
+from sigmazero.models.architectures import build
 from sigmazero.run import Hardware, Prepared
 from sigmazero.run.precision import Numbers, quiet, search_numbers
 from sigmazero.run.search import Steps
 
 DEFAULT = ["smallcnn:32", "smallcnn:512", "prn18:32", "prn18:512", "wrn28-10:32", "resnet18-224:128"]
 COLUMNS = ("bound", "eager", "prepared", "fold", "compiled", "adv-lib", "authors", "over eager", "over prepared")
+MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "smallcnn": (lambda: build("smallcnn"), (1, 28, 28)),
+    "resnet20": (lambda: build("resnet20"), (3, 32, 32)),
+    "prn18": (lambda: build("preact-resnet18"), (3, 32, 32)),
+    "wrn28-10": (lambda: build("wide-resnet", depth=28, width=10), (3, 32, 32)),
+    "resnet18-224": (lambda: build("resnet18-imagenet"), (3, 224, 224)),
+}
+
+
+def made(spec: str, device: torch.device) -> tuple[nn.Module, Tensor, Tensor]:
+    """Make a network with random weights, a batch of random inputs and the network's answers, from "name:batch"."""
+    name, _, batch = spec.partition(":")
+    make, shape = MODELS[name]
+    torch.manual_seed(0)
+    model = make().to(device).eval().requires_grad_(False)
+    x = torch.rand(int(batch), *shape, device=device)
+    with torch.no_grad():
+        return model, x, model(x).argmax(1)
+
+
+def clock(work: Callable[[], object], times: int, device: torch.device) -> float:
+    """Return the median milliseconds of a call, over five rounds of `times` calls."""
+    work()
+    rounds = []
+    for _ in range(5):
+        wait(device)
+        began = time.perf_counter()
+        for _ in range(times):
+            work()
+        wait(device)
+        rounds.append(1000 * (time.perf_counter() - began) / times)
+    return statistics.median(rounds)
+
+
+def wait(device: torch.device) -> None:
+    """Wait until the device is idle."""
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def bare(model: Callable[[Tensor], Tensor], x: Tensor) -> Callable[[], object]:
+    """Return a function that makes a forward and a backward pass, and nothing else."""
+
+    def work() -> Tensor:
+        with torch.enable_grad():
+            point = x.detach().requires_grad_()
+            (grad,) = torch.autograd.grad(model(point).sum(), point)
+        return grad
+
+    return work
+
+
+def captured(work: Callable[[], object], device: torch.device) -> Callable[[], object]:
+    """Record a function and return its replay, on a CUDA device."""
+    if device.type != "cuda":
+        return work
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            work()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        work()
+    return graph.replay
+
+
+def operations(model: nn.Module, x: Tensor) -> int:
+    """Count the operations of a forward and a backward pass; the second, towards the input, has as many."""
+    with FlopCounterMode(display=False) as counter:
+        model(x[:1])
+    return 2 * int(counter.get_total_flops()) * len(x)
+
+
+def rate(dtype: torch.dtype, device: torch.device) -> float:
+    """Measure the operations per millisecond of a large matrix product in this format."""
+    side = 8192 if device.type == "cuda" else 1024
+    a, b = (torch.randn(side, side, device=device).to(dtype) for _ in range(2))
+    return 2 * side**3 / clock(lambda: a @ b, 5, device)
 
 
 def stepping(attack: sz.Attack, model: nn.Module, x: Tensor, y: Tensor, hardware: Hardware) -> tuple[Prepared, Steps]:
-    """An attack under way on a batch that never finishes, and what it runs on."""
+    """Start an attack on a batch that never finishes; return what it runs on and its steps."""
     problem = make_problem(x, y, budget=x[0].numel() // 50 if attack.kind == "budget" else None)
     prepared = Prepared(model, hardware)
     prepared.compute_in(Numbers.current(x.device))
@@ -44,7 +126,7 @@ def stepping(attack: sz.Attack, model: nn.Module, x: Tensor, y: Tensor, hardware
 
 
 def queries(attack: sz.Attack, model: nn.Module, x: Tensor, y: Tensor) -> float:
-    """Forward and backward passes of one step for one sample, in units of one of each."""
+    """Count the passes of one step for one sample; one forward and one backward pass count as 1."""
     rows = [0, 0]
 
     def counting(points: Tensor) -> Tensor:
@@ -61,7 +143,7 @@ def queries(attack: sz.Attack, model: nn.Module, x: Tensor, y: Tensor) -> float:
 
 
 def peers() -> dict[str, Callable[[nn.Module, Tensor, Tensor, int], object]]:
-    """σ-zero as others have it, where it can be imported."""
+    """Return σ-zero of other libraries, if they can be imported."""
     found: dict[str, Callable[[nn.Module, Tensor, Tensor, int], object]] = {}
     try:
         from adv_lib.attacks import sigma_zero
@@ -76,7 +158,7 @@ def peers() -> dict[str, Callable[[nn.Module, Tensor, Tensor, int], object]]:
 
 
 def step_of(stepper: Steps, times: int, device: torch.device) -> float:
-    """Milliseconds per step."""
+    """Measure the milliseconds per step."""
 
     def some_steps() -> None:
         stepper.go(stepper.interval)
@@ -86,7 +168,7 @@ def step_of(stepper: Steps, times: int, device: torch.device) -> float:
 
 
 def measure(name: str, spec: str, precision: Any, device: torch.device) -> dict[str, Any]:
-    """One row of the table of steps."""
+    """Measure a row of the table of steps."""
     model, x, y = made(spec, device)
     attack, dtype = sz.get(name, steps=5000), torch.bfloat16 if precision == "bf16" else torch.float32
     times = max(5, min(100, int(2e4 // (len(x) * x.shape[-1]))))
@@ -115,7 +197,7 @@ def measure(name: str, spec: str, precision: Any, device: torch.device) -> dict[
 
 
 def calls(name: str, spec: str, steps: int, device: torch.device) -> dict[str, Any]:
-    """Seconds of whole calls, as a user makes them: by default, compiled, in bf16; and the peers'."""
+    """Measure whole calls as a user makes them: by default, compiled, in bf16, and by other libraries."""
     model, x, y = made(spec, device)
     row: dict[str, Any] = {"attack": name, "model": spec, "steps": steps}
     choices: dict[str, dict[str, Any]] = {"default": {}, "compile": {"prepare": "compile"}}
@@ -140,7 +222,7 @@ def seconds(work: Callable[[], object], device: torch.device) -> float:
 
 
 def say(row: dict[str, Any], columns: tuple[str, ...], out: Path | None) -> None:
-    """A line of the table; everything goes to the file."""
+    """Print a line of the table, and append the figures to a file."""
     cells = "".join(f"{row[c]:>15.3f}" if row.get(c) is not None else f"{'–':>15}" for c in columns)
     print(f"{row['attack']:<20}{row['model']:<18}{row.get('precision', ''):>6}{cells}", flush=True)
     if out:

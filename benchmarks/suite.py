@@ -1,4 +1,4 @@
-"""Every attack on the exact suite: the table of docs/evidence/proofs.md.
+"""Run every attack on the exact suite, and make the table of docs/evidence/proofs.md.
 
     python -m benchmarks.suite --queries 1000 --json benchmarks/results/suite-cpu.jsonl
     python -m benchmarks.suite --table benchmarks/results/suite-cpu.jsonl
@@ -48,7 +48,7 @@ def whole(found: list[dict[str, Any]]) -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def known(found: list[dict[str, Any]]) -> str:
-    """What pages say of each attack, the nearest to the truth first."""
+    """Return the figures of each attack that pages show, the smallest gap first."""
     lines: list[dict[str, Any]] = []
     for attack, scores in whole(found).items():
         gap, row = cells(scores)
@@ -59,7 +59,7 @@ def known(found: list[dict[str, Any]]) -> str:
 
 
 def table(found: list[dict[str, Any]]) -> str:
-    """One row per attack, the nearest to the truth first."""
+    """Return a row for each attack, the smallest gap first."""
     rows = sorted((*cells(scores), attack) for attack, scores in whole(found).items())
     heads = ["attack", *NAMES, "all", "fooled %", "queries"]
     text = [f"| {' | '.join(heads)} |", f"| --- |{' ---: |' * (len(heads) - 1)}"]

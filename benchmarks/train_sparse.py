@@ -1,4 +1,4 @@
-"""Train a small network against sparse changes, as a stand-in for networks that are defended in earnest.
+"""Train a small network against sparse changes, as a small example of a real defence.
 
 As in sTRADES (https://arxiv.org/abs/2405.05075): a batch is attacked by a few steps of Sparse-PGD, which look for
 answers far from the clean ones, and the loss asks for right clean answers that the changes do not move. The number of
@@ -42,7 +42,7 @@ def attacked(net: nn.Module, x: Tensor, loss: Callable[[Tensor], Tensor], k: int
 
 
 def shift(net: nn.Module, x: Tensor) -> Callable[[Tensor], Tensor]:
-    """How far answers are from those to the clean inputs."""
+    """Return the distance of the answers from those to the clean inputs."""
     with torch.no_grad():
         clean = net(x).softmax(1)
     return lambda logits: F.kl_div(logits.log_softmax(1), clean, reduction="none").sum(1)

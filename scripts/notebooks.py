@@ -27,13 +27,13 @@ Notebook = dict[str, Any]
 
 
 def read(path: Path) -> Notebook:
-    """A notebook as it is in its file."""
+    """Read a notebook."""
     held: Notebook = json.loads(path.read_text(encoding="utf-8"))
     return held
 
 
 def run(notebook: Notebook) -> Notebook:
-    """The same notebook with the outputs that its cells have now, in a new folder."""
+    """Run the cells in a new folder, and return the notebook with their outputs."""
     names: dict[str, Any] = {"__name__": "notebook"}
     made = json.loads(json.dumps(notebook))
     here = Path.cwd()
@@ -49,7 +49,7 @@ def run(notebook: Notebook) -> Notebook:
 
 
 def texts(notebook: Notebook) -> list[str]:
-    """What the cells show, without what differs from machine to machine."""
+    """Return the outputs of the cells as text, without what differs between machines."""
     found = []
     for cell in notebook["cells"]:
         for output in cell.get("outputs", ()):
@@ -99,7 +99,7 @@ def _numbered(notebook: Notebook) -> Notebook:
 
 
 def main() -> int:
-    """Run all notebooks; the exit code."""
+    """Run all notebooks; return the exit code."""
     stale = []
     for path in sorted(FOLDER.glob("*.ipynb")):
         before = read(path)

@@ -83,20 +83,6 @@ def test_recorded_subproblems(run, kind):
     assert more.sum() <= 0.03 * len(more)
 
 
-def test_boundary_step_is_the_longest_towards_the_boundary():
-    """No random admissible step moves the margin further, for either sign of c."""
-    case = cases()
-    short = case["branch"] <= OUT_OF_RADIUS
-    x0, a, b, c, r = (case[k][short] for k in ("x0", "x", "b", "c", "r"))
-    s, _, _ = solved(x0, a, b, c, r)
-    ours = (b * s).sum(1) * c.sign()
-    g = torch.Generator().manual_seed(0)
-    for _ in range(200):
-        other = torch.randn(s.shape, generator=g, dtype=s.dtype) + 2 * (b * c.sign()[:, None])
-        other = (a + other * (r / other.norm(dim=1))[:, None]).clamp(0, 1) - a
-        assert ((b * other).sum(1) * c.sign() <= ours + 1e-9).all()
-
-
 def test_a_site_with_several_channels_moves_as_one():
     g = torch.Generator().manual_seed(1)
     x, a = (torch.rand(20, 3, 16, generator=g, dtype=torch.float64) for _ in range(2))

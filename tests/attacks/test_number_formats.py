@@ -6,18 +6,6 @@ import torch
 import sigmazero as sz
 from sigmazero.core.inputs import make_problem
 from sigmazero.core.oracle import Oracle
-from tests.helpers.networks import TinyNet
-
-
-def test_an_attack_is_answered_in_the_format_of_its_inputs():
-    net = TinyNet("rgb")
-    x = net.x.float()
-    oracle = Oracle(lambda x: net(x.double()), make_problem(x, net.y))
-    answer = oracle.value_and_grad(x, oracle.goal.margin)
-    logits, slopes = oracle.jacobian(x, torch.stack([net.y, 1 - net.y.clamp(max=1)], 1))
-    candidates = oracle.logits(x[:, None].repeat(1, 3, 1, 1, 1), copies=3)
-    tensors = (answer.logits, answer.value, answer.grad, logits, slopes, oracle.logits(x), candidates)
-    assert {t.dtype for t in tensors} == {torch.float32}
 
 
 def test_what_an_answer_is_worth_is_told_from_the_models_own_numbers():

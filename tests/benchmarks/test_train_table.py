@@ -38,7 +38,7 @@ def words(names: Sequence[str], row: Sequence[float]) -> dict[str, float | str]:
 
 
 def judged(names: Sequence[str], before: Sequence[float], after: Sequence[float]) -> tuple[list[str], int]:
-    """What is illegal in a changed row of Adult, and how many things changed; it shares nothing with Space."""
+    """Return what is illegal in a changed row of Adult, and how many things changed; independent of Space."""
     old, new = words(names, before), words(names, after)
     wrong = [f"{name} changed" for name in FIXED if old[name] != new[name]]
     wrong += [f"{name} has no word" for name, value in new.items() if value == "none"]

@@ -31,7 +31,7 @@ data = ["-2+3\u009b\u202e"]
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """Where a store waits that is made by the first test that needs it."""
+    """The path of a store that the first test that needs it makes."""
     return tmp_path_factory.mktemp("made") / "s.db"
 
 

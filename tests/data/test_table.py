@@ -190,6 +190,8 @@ def test_csv(tmp_path, name, separator):
     assert (rows.classes, rows.name) == (("no", "yes"), name)
     assert (rows.space.lower, rows.space.upper) == ({"age": 19}, {"age": 52})
     assert load(tmp_path / name, rows=[2, 0]).ids.tolist() == [4, 2]
+    (tmp_path / "own.csv.gz").write_text(CSV)  # some browsers unpack a file and keep its name
+    assert load(tmp_path / "own.csv.gz").ids.tolist() == [2, 3, 4]
 
 
 @pytest.mark.parametrize(

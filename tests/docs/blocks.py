@@ -1,4 +1,4 @@
-"""What a reader would paste from a page: files, commands and Python, taken from the page as it is rendered."""
+"""Blocks that a reader would paste from a page: files, commands and Python, taken from the rendered page."""
 
 import html
 import re

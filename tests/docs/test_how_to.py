@@ -1,4 +1,4 @@
-"""What the pages for users show is run, and what they name exists."""
+"""The examples on the pages for users run, and the commands that they name exist."""
 
 import doctest
 import re

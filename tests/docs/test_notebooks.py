@@ -15,7 +15,7 @@ NUMBER = re.compile(r"(?<![\w=-])(\d+(\.\d+)?|inf|nan)(?![\w-])")
 
 
 def shape(texts):
-    """What is shown without its numbers, whose last places differ from processor to processor."""
+    """The outputs without their numbers, whose last digits differ between processors."""
     return [re.sub(r"\s+", " ", NUMBER.sub("#", text)) for text in texts]
 
 

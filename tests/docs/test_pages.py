@@ -1,4 +1,4 @@
-"""What is written about the code agrees with it."""
+"""The pages agree with the code."""
 
 import re
 from pathlib import Path

@@ -213,6 +213,34 @@ def test_figures_of_the_paper_stand_beside_ours(tmp_path):
     assert re.search(r"<td[^>]*>\s*469\s*</td>", page)
 
 
+def test_a_cell_with_a_budget_stands_beside_the_paper_at_that_budget(tmp_path):
+    store = write_store(tmp_path / "m1.db", [replace(BOXES[0], model="M1", budget=24, parameters={"steps": 1000})])
+    (row,) = csv.DictReader(io.StringIO(run_command("report", store, "--compare", "paper", "--to", "csv").stdout))
+    for name, printed in (("asr_24", 0.8371), ("kqueries", 0.43), ("seconds", 0.02)):
+        assert float(row[f"{name}_paper"]) == pytest.approx(printed)
+        assert float(row[f"{name}_difference"]) == pytest.approx(float(row[name]) - printed)
+
+
+def test_two_stores_are_compared_sample_by_sample(tmp_path):
+    other = replace(BOXES[0], changes=[0, 1, 1, 1, 9, 10, 35, math.inf])
+    old, new = write_store(tmp_path / "old.db", [BOXES[0]]), write_store(tmp_path / "new.db", [other])
+    counts = "8 samples: 3 need fewer changes than before, 1 more, 4 as many"
+    assert counts in run_command("report", old, new).stdout
+    assert run_command("report", old, new, "-o", tmp_path / "page.html").code == 0
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    cells = [re.sub(r"<[^>]*>|\s+", " ", cell).strip() for cell in re.findall(r"<td.*?</td>", page, re.DOTALL)]
+    for figure, values in {"ASR 1, %": ["25.0", "50.0", "+25"], "median": ["6.5", "5"]}.items():
+        at = next(at for at, cell in enumerate(cells, 1) if cell.startswith(figure))
+        assert cells[at : at + len(values)] == values
+    assert counts in re.sub(r"\s+", " ", page)
+    assert [cells[at : at + 3] for at in range(len(cells) - 12, len(cells), 3)] == [
+        ["31", "35", "+4"],
+        ["4", "1", "−3"],
+        ["12", "10", "−2"],
+        ["2", "1", "−1"],
+    ]
+
+
 WEIGHT, BIAS = [4.0, 3.0, 2.0, 1.0], 3.0
 INPUTS = [[0.5] * 4, [1.0] * 4, [0.25, 0.5, 1.0, 0.5], [1.0, 0.0, 0.5, 1.0], [0.1] * 4, [0.9, 0.4, 0.8, 0.7]]
 

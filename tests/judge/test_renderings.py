@@ -6,6 +6,7 @@ judge sees the inputs, the points, the model and what was asked; of the counts o
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -903,6 +904,13 @@ def test_board_in_a_folder(stores: Mapping[str, Held], tmp_path: Path, monkeypat
         assert each["least"] <= each["changes"]
     fooled = float((np.isfinite(changes) & (changes > 0)).sum())
     assert sum(float(each["samples"]) for who, each in read["finders"].items() if who.endswith(", Ada")) == fooled
+    # A proof stands beside the robust accuracy of its number of changes, and never above it.
+    ran = run_command("board", "prove", board, "mine", "--up-to", "1", "--trust-code")
+    assert ran.code == 0, ran.stderr
+    assert run_command("board", "site", board, "--out", site).code == 0
+    shares = [float(text) for text in re.findall(r"≥ ([\d.]+) proved", (site / "index.html").read_text())]
+    assert shares
+    assert 0 < max(shares) <= 100 * robustness(changes)["robust@1"]
     pictured = readers.read_samples((site / "models" / "mine.html").read_text())
     for at, row in enumerate(pictured[0]["rows"]):
         assert pictured[0]["changes"][at] == changes[row]

@@ -132,3 +132,16 @@ def test_other_errors_are_not_swallowed():
 
     with pytest.raises(RuntimeError, match="the model's own error"):
         QUICK.run(broken, x, y)
+
+
+@pytest.mark.parametrize(
+    ("choice", "words"),
+    [
+        ({"precision": "fp8"}, "precision='fp8' is not one of 'fp32', 'tf32', 'bf16', or None"),
+        ({"prepare": "fuse"}, "prepare='fuse' is not one of 'auto', 'none', 'fold', 'compile'"),
+        ({"capture": "yes"}, "capture='yes' must be True or False, or None"),
+    ],
+)
+def test_unknown_choices_of_the_hardware_are_named(choice, words):
+    with pytest.raises(ValueError, match=words):
+        sz.Hardware(**choice)

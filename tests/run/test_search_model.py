@@ -13,7 +13,7 @@ import sigmazero as sz
 from sigmazero.core.hardware import Prepare
 from sigmazero.core.inputs import make_problem
 from sigmazero.models.architectures import build
-from sigmazero.run import Hardware, Session
+from sigmazero.run import Hardware, Prepared, Session
 from sigmazero.run.fold import fold
 from sigmazero.run.precision import Numbers
 from sigmazero.run.search_model import Cast, Copy, search_copy, unwrapped
@@ -147,23 +147,6 @@ def test_what_cannot_be_taken_apart_is_searched_as_it_is_and_said(change, words,
     assert words in caplog.text
 
 
-def test_folding_changes_a_search_by_rounding_only():
-    net = Net()
-    problem = make_problem(X, net(X).argmax(1))
-    attack = sz.get("sigma-zero", steps=10)
-    one, two = (Session(attack, net, Hardware(prepare=how)).run(problem) for how in ("none", "fold"))
-    assert torch.equal(one.l0, two.l0)
-    assert torch.equal(one.forwards, two.forwards)
-    assert (one.x_adv - two.x_adv).abs().max() < 1e-4
-
-
-def test_compiling_where_nothing_is_recorded_is_said_to_do_nothing(caplog):
-    net = Net()
-    with caplog.at_level(logging.INFO, "sigmazero"):
-        sz.get("sigma-zero", steps=2).run(net, X, net(X).argmax(1), hardware=sz.Hardware(prepare="compile"))
-    assert caplog.text.count("nothing is compiled: that is for steps captured on a CUDA device") == 1
-
-
 def test_models_that_gain_nothing_are_searched_themselves():
     net, bare = Net(), nn.Sequential(nn.Conv2d(3, 2, 3), nn.Flatten(), nn.Linear(8, 3)).eval()
 
@@ -191,3 +174,13 @@ def test_a_copy_is_of_the_network_inside_and_knows_nothing_of_it():
     net.out.weight.data.zero_()
     assert torch.equal(made(X), before)
     assert isinstance(net.bn, nn.BatchNorm2d)
+
+
+def test_one_copy_serves_all_batches_and_attacks(monkeypatch):
+    made = []
+    monkeypatch.setattr("sigmazero.run.search_model.search_copy", lambda model, *_, **__: made.append(model) or model)
+    net = Net()
+    problem, prepared = make_problem(X, net(X).argmax(1)), Prepared(net, Hardware())
+    for name in ("sigma-zero", "fmn"):
+        Session(sz.get(name, steps=5), net, batch_size=4, prepared=prepared).run(problem)
+    assert made == [net]

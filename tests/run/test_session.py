@@ -4,7 +4,6 @@ import copy
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 import pytest
 import torch
@@ -13,28 +12,11 @@ from torch import nn
 import sigmazero as sz
 from sigmazero.core.inputs import make_problem
 from sigmazero.core.result import Outcome
-from sigmazero.run import Hardware, Prepared, Session
+from sigmazero.run import Hardware, Session
 from sigmazero.run.memory import remembered
 from tests.helpers.networks import TinyNet
 
 ATTACK = sz.get("sigma-zero", steps=12)
-
-
-class Copied(nn.Module):
-    """Counts how often it is copied."""
-
-    def __init__(self, net: nn.Module) -> None:
-        super().__init__()
-        self.net, self.copies = net, [0]
-
-    def forward(self, x):
-        return self.net(x)
-
-    def __deepcopy__(self, memo):
-        self.copies[0] += 1
-        twin = Copied(copy.deepcopy(self.net, memo))
-        twin.copies = self.copies
-        return twin
 
 
 def question(net: TinyNet, rows: int = 30, **options):
@@ -82,41 +64,6 @@ def test_a_run_that_goes_on_makes_the_batches_of_one_that_was_never_stopped():
     assert torch.equal(result.x_adv[:8], whole[1][1].x_adv[:8])
     assert torch.equal(rows[:8], whole[1][0][:8])
     assert sum(asked) == 30 + 2 * 8 * 13  # every clean input, and of two batches 12 steps and a verification
-
-
-def test_phases_are_asked_for_once_per_question():
-    asked = []
-
-    @dataclass(frozen=True, kw_only=True)
-    class Asked(type(ATTACK)):
-        def phases(self, problem=None):
-            asked.append(problem)
-            return (self,)
-
-    net = TinyNet("conv")
-    with Session(Asked(steps=12), net, batch_size=5) as session:
-        session.run(question(net))
-        assert len(asked) == 1
-        session.run(question(net, rows=9))  # other rows, the same question
-        assert len(asked) == 1
-        session.run(question(net, rows=9, budget=4))
-        assert len(asked) == 2
-
-
-def test_one_copy_of_the_model_serves_all_batches_and_attacks():
-    net = Copied(TinyNet("conv", torch.float32))
-    tiny = net.net
-    assert isinstance(tiny, TinyNet)
-    problem = question(tiny)
-    hardware = Hardware(precision="bf16")
-    with Session(ATTACK, net, hardware, batch_size=4) as session:
-        session.run(problem)
-        session.run(problem)
-    assert net.copies == [1]
-    prepared = Prepared(net, hardware)
-    for attack in (ATTACK, sz.get("fmn", steps=12)):
-        Session(attack, net, batch_size=4, prepared=prepared).run(problem)
-    assert net.copies == [2]
 
 
 def test_a_halved_batch_stays_halved():

@@ -73,11 +73,11 @@ class FoolboxAttack:
         y, targeted = _goal(_base().get_criterion(criterion))
         how: dict[str, Any] = {} if budget is None else {"budget": int(budget)}
         bounds = (float(model.bounds.lower), float(model.bounds.upper))
-        asked: dict[str, Any] = {"targeted": targeted, "bounds": bounds, **how}
+        options: dict[str, Any] = {"targeted": targeted, "bounds": bounds, **how}
         if self.sigmazero.kind == "budget":
-            return restore(tensors.astensor(self.configured.inputs(model, x.raw, y, **asked)))
+            return restore(tensors.astensor(self.configured.inputs(model, x.raw, y, **options)))
         # At each epsilon foolbox itself counts the changes of what a minimisation attack returns.
-        return restore(tensors.astensor(self.configured.run(model, x.raw, y, **asked).x_adv))
+        return restore(tensors.astensor(self.configured.run(model, x.raw, y, **options).x_adv))
 
 
 class Minimization(FoolboxAttack):

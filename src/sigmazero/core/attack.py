@@ -141,7 +141,6 @@ class Attack(ABC):
         # The contract does not depend on its driver, which is loaded when a run begins.
         from sigmazero.run import Session
 
-        self._refuse_ignored(start=start, pool=pool)
         network = as_model(model, x)
         given = as_inputs(x, network, bounds)
         problem = make_problem(
@@ -159,9 +158,9 @@ class Attack(ABC):
             pool=pool,
             margin=margin,
         )
-        with Session(self, network, hardware or Hardware(), batch_size=batch_size) as session:
+        with Session(self, network, hardware, batch_size=batch_size) as session:
             result = session.run(problem, progress=progress)
-            result = replace(result.to(given.device), findings=session.doubts(), x=given, classes=_class_names(model))
+            result = replace(result.to(given.device), findings=session.findings(), x=given, classes=_class_names(model))
         return _with_warnings(replace(result, names=None if space is None else space.names), targeted)
 
     def __call__(self, model: object, x: Array, y: Array, **options: Unpack[RunOptions]) -> Result:
@@ -173,7 +172,7 @@ class Attack(ABC):
 
     def check(self, problem: Problem) -> None:
         """Refuse a question that this attack does not answer."""
-        self._refuse_ignored(start=problem.start)
+        self._refuse_ignored(start=problem.start, pool=problem.pool if problem.pool_given else None)
         if problem.goal.name not in self.goals:
             raise ValueError(f"{self.name} has no {problem.goal.name} form; it supports: {', '.join(self.goals)}")
         if self.kind == "budget" and problem.budget is None:

@@ -28,10 +28,13 @@ class Hardware:
     prepare: Prepare = "auto"
     capture: bool | None = None
 
-    def check(self, problem: Problem) -> None:
-        """Refuse choices that are unknown, or impossible for this problem."""
+    def __post_init__(self) -> None:
+        """Refuse unknown choices."""
         for name in ("precision", "prepare", "capture"):
             checked(Hardware, name, getattr(self, name))
+
+    def check(self, problem: Problem) -> None:
+        """Refuse choices that are impossible for this problem."""
         if self.precision not in (None, "fp32") and problem.x.dtype != torch.float32:
             raise ValueError(
                 f"precision={self.precision!r} searches below fp32; the inputs are {problem.x.dtype}: use x.float()"
@@ -42,3 +45,6 @@ class Hardware:
     def without_copies(self) -> "Hardware":
         """Return the choices for a model without gradients: asked as it is, never captured."""
         return replace(self, precision=None, prepare="none", capture=False)
+
+
+USUAL_CHOICES = Hardware()

@@ -22,7 +22,7 @@ MetricOf = Literal["run", "store"]
 
 DEFAULT_KS = (10, 24, 50)  # the numbers of changes that success rates are given at, unless others are asked for
 FEWER_KS = (1, 2, 5, 10, 25)  # the same for tables, whose inputs have tens of features and not thousands
-FEW = 50  # sites of an image, or fewer: the usual numbers would be most of it
+SMALL_IMAGE = 50  # sites, or fewer: the usual numbers would be most of it
 
 
 class Outcome(IntEnum):
@@ -53,7 +53,7 @@ def fitting_ks(shape: Sequence[int], sites: int | None = None) -> tuple[float, .
     ((10, 24, 50), (1, 2, 5, 10), (1, 2, 5, 10, 25), (1, 2, 5, 10), (1,))
     """
     most = math.prod(shape) if sites is None else sites
-    chosen = DEFAULT_KS if len(shape) > 1 and most > FEW else FEWER_KS
+    chosen = DEFAULT_KS if len(shape) > 1 and most > SMALL_IMAGE else FEWER_KS
     return tuple(k for k in chosen if k < most) or (1,)
 
 

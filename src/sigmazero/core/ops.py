@@ -8,6 +8,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+BETA1 = 0.9  # Adam's weight of past gradients
 Batched = TypeVar("Batched")  # a dataclass of tensors whose first dimension is the batch
 
 
@@ -35,10 +36,10 @@ def cosine(steps: int, start: float, end: float) -> Tensor:
     return end + (start - end) * (1 + torch.cos(angle)) / 2
 
 
-def adam_corrections(steps: int, beta1: float = 0.9, beta2: float = 0.999) -> tuple[Tensor, Tensor]:
+def adam_corrections(steps: int, beta2: float = 0.999) -> tuple[Tensor, Tensor]:
     """Return Adam's bias corrections of every step: 1 − β1^t and √(1 − β2^t), t from 1."""
     # Python's power, as in torch.optim: 1 − β2^t loses three digits at t = 1, where another rounding would show.
-    pairs = [(1 - beta1**t, math.sqrt(1 - beta2**t)) for t in range(1, steps + 1)]
+    pairs = [(1 - BETA1**t, math.sqrt(1 - beta2**t)) for t in range(1, steps + 1)]
     first, second = torch.tensor(pairs, dtype=torch.float64, device="cpu").unbind(1)
     return first, second
 
@@ -49,14 +50,12 @@ def adam(
     square: Tensor,
     correction1: Tensor,
     correction2: Tensor,
-    beta1: float = 0.9,
     beta2: float = 0.999,
-    epsilon: float = 1e-8,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the direction of an Adam step (to subtract, times the step size) and the two new moments."""
-    mean = torch.lerp(gradient, mean, beta1)
+    mean = torch.lerp(gradient, mean, BETA1)
     square = beta2 * square + (1 - beta2) * gradient * gradient
-    return (mean / correction1) / (square.sqrt() / correction2 + epsilon), mean, square
+    return (mean / correction1) / (square.sqrt() / correction2 + 1e-8), mean, square
 
 
 def keep_largest(values: Tensor, k: Tensor) -> Tensor:

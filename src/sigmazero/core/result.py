@@ -1,7 +1,7 @@
 """The result of a run, one row per sample."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, cast
@@ -283,29 +283,28 @@ class Result:
 
         return as_html(self)
 
+    def _each(self, change: Callable[[str, Tensor], Tensor]) -> dict[str, Any]:
+        """Return every tensor by its name, changed."""
+        return {f.name: change(f.name, v) for f in fields(self) if isinstance(v := getattr(self, f.name), Tensor)}
+
     def to(self, device: "torch.device | str") -> "Result":
         """Return the same report with its tensors on a device."""
-        tensors = {f.name: v for f in fields(self) if isinstance(v := getattr(self, f.name), Tensor)}
-        moved: dict[str, Any] = {name: value.to(device) for name, value in tensors.items()}
+        moved = self._each(lambda _, value: value.to(device))
         return replace(self, **moved, own=None if self.own is None else self.own.to(device))
 
     def take(self, rows: Tensor) -> "Result":
         """Return the same report about some of the samples, with their share of the seconds."""
-        picked: dict[str, Any] = {
-            f.name: v[rows] for f in fields(self) if isinstance(v := getattr(self, f.name), Tensor)
-        }
+        picked = self._each(lambda _, value: value[rows])
         picked["seconds"] = self.seconds * len(picked["success"]) / max(len(self), 1)
         return replace(self, **picked, own=None if self.own is None else self.own.take(rows))
 
     @staticmethod
     def join(parts: Sequence["Result"]) -> "Result":
         """Join the results of consecutive batches."""
-        first = parts[0]
-        names = [f.name for f in fields(first) if isinstance(getattr(first, f.name), Tensor)]
-        joined: dict[str, Any] = {name: torch.cat([getattr(part, name) for part in parts]) for name in names}
+        joined = parts[0]._each(lambda name, _: torch.cat([getattr(part, name) for part in parts]))
         own = [part.own for part in parts if part.own is not None]
         joined |= {"seconds": sum(part.seconds for part in parts), "own": Result.join(own) if own else None}
-        return replace(first, **joined)
+        return replace(parts[0], **joined)
 
 
 def _array(values: Tensor) -> Any:

@@ -154,7 +154,7 @@ def read_folder(folder: Path) -> Source:
 def channels_first(picture: Any, grey: bool | None = None) -> Array:
     """Turn a picture of Pillow into (channels, height, width): bytes, or float in [0, 1] for 16-bit grey.
 
-    grey  whether it gets 1 channel, else 3; None goes by the picture
+    grey  whether it gets 1 channel, else 3; None for what the picture has
     """
     grey = picture.mode in (*GREY, *DEEP) if grey is None else grey
     if picture.mode in DEEP:

@@ -48,7 +48,7 @@ EXACT_DOUBLE = 1 << 53
 MAX_WORDS = 1000
 QUANTILES = (0.1, 0.3, 0.5, 0.7, 0.9)  # of the different values of a number, that a search tries
 WIDE = 100  # whole numbers with a wider range have likely values
-FEW_WORDS = 50  # so many words are a category in the smallest table
+FEW_WORDS = 50  # that are a category in the smallest table, too
 OPTIONS = ("kind", "lower", "upper", "around", "grid", "direction", "cost", "missing")
 UNITS = ("D", "s", "ms", "us", "ns")
 FORMAT = "sigmazero table 1"
@@ -179,7 +179,7 @@ class Table:
 
     labels    the class of each row, by number
     ids       the number of each row in what the table was made of
-    parts     what the column of the split says of each row, where there is one; `part` is the one that is loaded
+    parts     the part of each row, where the table has a column for it; `part` is the one that is loaded
     change    what may change, by column
     left_out  how many rows were left out, because their class or a value is missing
     """
@@ -197,7 +197,7 @@ class Table:
     space_file: Space | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse what is said about columns that are not there."""
+        """Refuse changes of columns that are not there."""
         names = [str(column.name) for column in self.columns]
         for key, options in self.change.items():
             if key not in names:
@@ -256,7 +256,7 @@ class Table:
 
     @classmethod
     def read(cls, path: str | Path, notes: str | Path | None = None, **options: Any) -> Table:
-        """Read a table file with the notes beside it, those in another file, or what is said as for `from_frame`."""
+        """Read a table file: with the notes beside it or in another file, or with the options of `from_frame`."""
         place = Path(path).expanduser()
         about = notes_of(place) if notes is None else Path(notes).expanduser()
         if not place.is_file():
@@ -649,7 +649,8 @@ def read_frame(path: Path, missing: str | None = None, options: Mapping[str, Any
     options  of pandas.read_csv
     """
     pandas, name = _pandas(), path.name.lower()
-    packed = name.endswith(".gz")
+    with path.open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"  # the content decides: some browsers unpack .gz and keep the name
     with reading(path, FIX):
         if name.endswith(".parquet"):
             frame = pandas.read_parquet(path)
@@ -657,7 +658,8 @@ def read_frame(path: Path, missing: str | None = None, options: Mapping[str, Any
             frame = _arff(path, packed)
         else:
             with gzip.open(path) if packed else path.open("rb") as file:
-                given = {**_csv_options(file.read(1 << 16)), **(options or {})}
+                given = _csv_options(file.read(1 << 16))
+            given |= {"compression": "gzip" if packed else None, **(options or {})}
             given |= {} if missing is None else {"na_values": [missing]}
             with warnings.catch_warnings():
                 warnings.simplefilter("error", pandas.errors.ParserWarning)  # lines longer than the header
@@ -703,7 +705,7 @@ class TableNotes(toml.Table):
     """Hold what the file beside a table says.
 
     label         the column with the classes
-    classes       in the order of their numbers; those of the table unless said
+    classes       in the order of their numbers; those of the table unless given
     drop          columns that the model does not see
     missing       a text that stands for a missing value, besides an empty cell
     keep_missing  false leaves out rows with a missing value; else they are kept as they are

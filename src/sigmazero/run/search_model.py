@@ -9,7 +9,6 @@ convolutions that is searched in TF32 or bf16 is compiled where rows times steps
 import copy
 import logging
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -59,6 +58,7 @@ class Prepared:
     def __init__(self, model: Model, hardware: Hardware) -> None:
         self.model, self.hardware = model, hardware if ability_of(model) == "gradients" else hardware.without_copies()
         self.numbers: Numbers | None = None  # of the caller; all that is made here was made for them
+        self.search = Numbers("cpu")  # of a search: the caller's, unless the hardware options name others
         self._copy: Model | None = None
         self._compiled: Model | None = None
         self._pool: GraphPool | None = None
@@ -68,35 +68,26 @@ class Prepared:
         """Take these for the caller's float32 settings from now on; drop what was made for others."""
         if numbers != self.numbers:
             self.close()
-            self.numbers = numbers
+            self.numbers, self.search = numbers, search_numbers(self.hardware.precision, numbers)
 
-    def search_numbers(self, device: torch.device) -> Numbers:
-        """Return the float32 settings of a search: the caller's, unless the hardware options name others."""
-        return search_numbers(self.hardware.precision, self.numbers or Numbers.current(device))
-
-    def flags(self, device: torch.device) -> AbstractContextManager[None]:
-        """Set the float32 settings of a search for a while."""
-        return self.search_numbers(device).flags()
-
-    def computes_otherwise(self, device: torch.device) -> bool:
+    @property
+    def computes_otherwise(self) -> bool:
         """Return whether a search computes neither in strict fp32 nor as the caller does."""
-        numbers = self.search_numbers(device)
-        return self.hardware.precision == "bf16" or not (numbers.strictly or numbers == self.numbers)
+        return self.hardware.precision == "bf16" or not (self.search.strictly or self.search == self.numbers)
 
-    def searches_strictly(self, device: torch.device) -> bool:
+    @property
+    def searches_strictly(self) -> bool:
         """Return whether searches ask the model itself, in strict fp32; ask after the first one."""
         own = self._copy is None or self._copy is self.model
-        return own and self.hardware.precision != "bf16" and self.search_numbers(device).strictly
+        return own and self.hardware.precision != "bf16" and self.search.strictly
 
     def copy(self, problem: Problem) -> Model:
         """Return the model as the search asks it; it is made at the first call, while the model must be quiet."""
         if self._copy is None:
             hardware, x = self.hardware, problem.x
-            numbers = self.search_numbers(x.device)
-            with numbers.flags():
-                self._copy = search_copy(
-                    self.model, x, numbers, bf16=hardware.precision == "bf16", prepare=hardware.prepare
-                )
+            with self.search.flags():
+                bf16 = hardware.precision == "bf16"
+                self._copy = search_copy(self.model, x, self.search, bf16=bf16, prepare=hardware.prepare)
             if hardware.prepare == "compile" and (hardware.capture is False or not x.is_cuda):
                 log.info("nothing is compiled: that is for steps captured on a CUDA device")
         return self._copy
@@ -123,9 +114,8 @@ class Prepared:
         """Return whether a search of `work` rows times steps asks a compiled copy."""
         if self.hardware.prepare != "auto":
             return self.hardware.prepare == "compile"
-        numbers = self.search_numbers(problem.x.device)
-        coarse: Precision = "tf32" if numbers.conv == "tf32" else "fp32"
-        if self.hardware.precision == "bf16" or numbers.autocast is not None:
+        coarse: Precision = "tf32" if self.search.conv == "tf32" else "fp32"
+        if self.hardware.precision == "bf16" or self.search.autocast is not None:
             coarse = "bf16"
         layers = map(type, self.model.modules()) if isinstance(self.model, nn.Module) else ()
         return pays_to_compile(problem.x.device.type, layers, coarse, work)

@@ -24,7 +24,7 @@ from sigmazero.core.answers import Answers
 from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Domain
 from sigmazero.core.findings import Finding
-from sigmazero.core.hardware import Hardware
+from sigmazero.core.hardware import USUAL_CHOICES, Hardware
 from sigmazero.core.incumbents import Incumbents
 from sigmazero.core.model import Stopped, ask, check_ability
 from sigmazero.core.oracle import Model, widened
@@ -70,7 +70,7 @@ class Session:
             raise ValueError(f"batch_size={batch_size!r} must be a whole number, 1 or more (None picks one)")
         self.attack, self.model, self.size, self.compact, self.rows = attack, model, batch_size, compact, rows
         self._shares = prepared is not None
-        self.prepared = Prepared(model, hardware or Hardware()) if prepared is None else prepared
+        self.prepared = Prepared(model, hardware or USUAL_CHOICES) if prepared is None else prepared
         self._diagnostics = Diagnostics()
         self._strict: Prepared | None = None  # for a second search of what a coarse one misjudged
 
@@ -101,7 +101,7 @@ class Session:
         with torch.inference_mode(False):
             return replace(result.take(rows.argsort()), x=problem.x)
 
-    def doubts(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[Finding, ...]:
         """Return the findings of this session's searches that make its results doubtful."""
         return self._diagnostics.findings()
 
@@ -112,7 +112,19 @@ class Session:
             left[rows] = False
         places = left.nonzero().squeeze(1)
         warnings.warn(f"{len(places)} of {len(problem)} rows are not done: {error}", RuntimeWarning, stacklevel=5)
-        return places, _unanswered(problem.take(places), self.attack.keeps_own)
+        return places, self._unanswered(problem.take(places))
+
+    @torch.inference_mode(False)
+    def _unanswered(self, problem: Problem) -> Result:
+        """Return a result without an answer for each row; its queries are unknown, and so 0."""
+        incumbents = Incumbents.start(problem)
+        incumbents.forwards = torch.zeros_like(incumbents.forwards)
+        classes = int(problem.y.max()) + 2 if len(problem) else 2
+        logits = problem.x.new_full((len(problem), classes), torch.nan)
+        result = self._verifier.report(problem, Found(incumbents, None), logits)
+        unknown = torch.full_like(result.prediction, -1)
+        result = replace(result, outcome=torch.full_like(result.outcome, Outcome.STOPPED), prediction=unknown)
+        return replace(result, own=result) if self.attack.keeps_own else result
 
     def batches(self, problem: Problem, advance: Advance = ignore, known: Tensor | None = None) -> Iterator[Batch]:
         """Yield verified results, batch by batch, with the places of their rows in the problem; every row comes once.
@@ -137,7 +149,7 @@ class Session:
         self.prepared.compute_in(self._numbers)
         self._verifier = Verifier(self.model, self._numbers)
         checks = self._verifier.checks
-        searched = checks + self.prepared.computes_otherwise(problem.x.device)
+        searched = checks + self.prepared.computes_otherwise
         closing = reserved(self.attack) if problem.domain.shrinks else 0
         return replace(problem, clean=searched, checks=checks, closing=closing)
 
@@ -181,7 +193,7 @@ class Session:
                 _refuse_other_numbers(self.model, problem.x, error)
                 raise
             if problem.clean > problem.checks:
-                with self.prepared.flags(problem.x.device):
+                with self.prepared.search.flags():
                     logits.append(widened(ask(self.prepared.copy(problem), part.x), part.x))
             return torch.stack(logits, 1)
 
@@ -222,7 +234,7 @@ class Session:
             if answers is not None:
                 answers.remember(*answers.find(part.domain.x[:, None]), clean[rows])
                 oracle.gradients = Answers(len(part)) if explores and self.attack.needs == "gradients" else None
-            with prepared.flags(problem.x.device):
+            with prepared.search.flags():
                 found = search(phases, oracle, self.compact, advance)
                 if part.domain.shrinks:
                     whole = prepared.oracle(part, size, "labels")
@@ -230,7 +242,7 @@ class Session:
                     found = shrunk(found, whole, self.attack.limit)
             if self.attack.borrowed and found.own is not None:
                 self._diagnostics.see_returned((found.own != part.domain.x).flatten(1).any(1))
-            exact = self._verifier.checks == 1 and prepared.searches_strictly(problem.x.device)
+            exact = self._verifier.checks == 1 and prepared.searches_strictly
             self._diagnostics.see(look, part.ids, clean[rows], exact)
             # Gradients show in passing whether a model answers at random; other attacks ask a second time.
             again = 0 if self.attack.needs == "gradients" else self.attack.limit or float("inf")
@@ -259,7 +271,7 @@ class Session:
         Where bf16 found nothing at all without a budget its numbers may be why, so these are searched again too.
         Skipped if the attack has a query limit, or if the first search already ran in strict fp32 on the model itself.
         """
-        if self.prepared.searches_strictly(result.x_adv.device) or self.attack.limit is not None:
+        if self.prepared.searches_strictly or self.attack.limit is not None:
             return torch.zeros_like(result.success)
         lost: Tensor = result.outcome == Outcome.UNVERIFIED
         in_bf16 = self.prepared.hardware.precision == "bf16" and result.budget is None
@@ -319,33 +331,6 @@ class Session:
         if problem.x.is_cuda:
             torch.cuda.empty_cache()
         warnings.warn(f"out of memory with {rows} inputs at a time, going on with {self.size}", stacklevel=3)
-
-
-@torch.inference_mode(False)
-def _unanswered(problem: Problem, keeps_own: bool) -> Result:
-    """Return a result without an answer for each row; its queries are unknown, and so 0."""
-    n, device = len(problem), problem.x.device
-    nothing = torch.full((n,), -1, dtype=torch.int64, device=device)
-    never = torch.full((n,), torch.inf, dtype=torch.float32, device=device)
-    judged = problem.domain.accept is not None
-    result = Result(
-        x_adv=problem.x.clone(),
-        success=torch.zeros(n, dtype=torch.bool, device=device),
-        l0=never,
-        l0_pixel=never.clone(),
-        step_found=nothing,
-        forwards=torch.zeros_like(nothing),
-        backwards=torch.zeros_like(nothing),
-        outcome=torch.full((n,), int(Outcome.STOPPED), dtype=torch.int8, device=device),
-        margin=torch.full((n,), torch.nan, dtype=problem.x.dtype, device=device),
-        prediction=nothing.clone(),
-        clean_prediction=nothing.clone(),
-        ids=problem.ids,
-        judged=torch.zeros_like(nothing) if judged else None,
-        unit=problem.unit,
-        budget=problem.budget,
-    )
-    return Result(**vars(result) | {"own": result}) if keeps_own else result
 
 
 def _even(rows: int, most: int, problem: Problem) -> int:

@@ -73,7 +73,7 @@ def wrap(
         if wrong := [name for name, value in given.items() if value is not None]:
             raise ValueError(f"{wrong[0]}= is not for a {type(model).__name__}; leave it out")
         if not callable(model):
-            raise TypeError(f"sz.wrap knows no {type(model).__name__}; wrap a function that asks it")
+            raise TypeError(f"sz.wrap knows no {type(model).__name__}; wrap a function that calls it")
         return torch_model(model, _statistics(model, normalize), channels, gives)
     if normalize:
         raise ValueError(f"a {type(model).__name__} is no network of torch: put the normalisation into it")
@@ -115,7 +115,7 @@ def owner(model: Any) -> str | None:
 
 
 def annotated(function: Any) -> str | None:
-    """Return what a function says that it takes, by the annotation of its first parameter; None where it has none."""
+    """Return the kind of arrays that a function takes, by its first annotation; None where it has none."""
     call = function if inspect.isroutine(function) else getattr(function, "func", type(function).__call__)
     notes = {k: v for k, v in getattr(inspect.unwrap(call), "__annotations__", {}).items() if k != "return"}
     first = next(iter(notes.values()), "")

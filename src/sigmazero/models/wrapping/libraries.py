@@ -22,7 +22,7 @@ METHODS: dict[str, Gives] = {
     "predict_proba": "probabilities",
     "predict": "labels",
 }
-MARGIN = "margin"  # how boosted trees are asked: scores before the softmax
+MARGIN = "margin"  # of boosted trees: scores before the softmax
 # Estimators of scikit-learn whose `predict` counts votes, asks several estimators or has a threshold of its own: a
 # first batch may agree by luck.
 VOTING = [
@@ -54,9 +54,9 @@ def innermost(model: Any) -> Any:
 
 
 class SklearnModel(ArrayModel):
-    """An estimator or pipeline: asked by `decision_function`, else `predict_proba`, else `predict`.
+    """An estimator or pipeline: called by `decision_function`, else `predict_proba`, else `predict`.
 
-    With a table it is asked about the decoded rows, as a DataFrame with the columns that it was fitted on, and its
+    With a table it gets the decoded rows, as a DataFrame with the columns that it was fitted on, and its
     scores are in the order of the table's classes.
     """
 
@@ -130,7 +130,7 @@ class SklearnModel(ArrayModel):
         if values.shape[1] != len(names):
             raise ValueError(
                 f"the {type(self.model).__name__} was fitted on {len(names)} columns ({', '.join(map(str, names[:5]))}"
-                f", …) and is asked with {values.shape[1]} features; say which table they are of: "
+                f", …) and is called with {values.shape[1]} features; say which table they are of: "
                 "sz.wrap(model, table=table)"
             )
         return importlib.import_module("pandas").DataFrame(values, columns=names)
