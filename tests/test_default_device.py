@@ -13,7 +13,7 @@ from torch.utils.data import TensorDataset
 import sigmazero as sz
 from sigmazero import data, models
 from sigmazero.models.doctor import examine
-from sigmazero.report.figures.pictures import choose, save_picture
+from sigmazero.report.figures.pictures import choose, draw
 from tests.helpers.networks import linear_problem
 from tests.plans import run as run_plan
 
@@ -139,10 +139,10 @@ def test_rows_of_a_torch_data_set_are_taken_on_the_processor(elsewhere):
 def test_the_same_picture_is_drawn(tmp_path, elsewhere):
     result = sz.get("sigma-zero", steps=8).run(MODEL, X, Y)
     here = choose(result, 3)
-    save_picture(tmp_path / "here.png", result, X, Y)
+    draw(result, X, Y).savefig(tmp_path / "here.png")
     elsewhere()
     assert choose(result, 3) == here
-    save_picture(tmp_path / "there.png", result, X, Y)
+    draw(result, X, Y).savefig(tmp_path / "there.png")
     assert (tmp_path / "here.png").read_bytes() == (tmp_path / "there.png").read_bytes()
 
 

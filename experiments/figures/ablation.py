@@ -21,10 +21,11 @@ from typing import Any
 import numpy as np
 
 from sigmazero.bench.paper import usual
+from sigmazero.core.metrics import Metric
 from sigmazero.report import formats, latex, published
 from sigmazero.report.figures import style
 from sigmazero.report.runs import Run, groups, load, refuse_mixture
-from sigmazero.report.table import Column, Table, comparable, minimum_norm
+from sigmazero.report.table import Table, comparable, minimum_norm
 from sigmazero.report.table import figures as figures_of
 from sigmazero.store import CellInfo, Store
 
@@ -93,13 +94,13 @@ def draw(runs: Sequence[Run], ks: Sequence[float] = KS) -> Any:
     return made
 
 
-def _value(run: Run, column: Column, ks: Sequence[float]) -> float:
+def _value(run: Run, column: Metric, ks: Sequence[float]) -> float:
     value = figures_of(run, ks)[column.name]
     assert value is not None  # only runs with a budget lack figures
     return 100 * value if column.kind == "share" else value
 
 
-def _surface(axis: Any, values: dict[Run, float], column: Column) -> None:
+def _surface(axis: Any, values: dict[Run, float], column: Metric) -> None:
     rows, columns = (sorted({float(run.info.parameters[name]) for run in values}) for name in SURFACE)
     table = np.full((len(rows), len(columns)), np.nan)  # NaN where a pair was not run
     for run, value in values.items():
@@ -119,7 +120,7 @@ def _surface(axis: Any, values: dict[Run, float], column: Column) -> None:
     axis.set(xlabel="threshold τ0", ylabel="smoothing σ")
 
 
-def _rate(axis: Any, values: dict[Run, float], column: Column) -> None:
+def _rate(axis: Any, values: dict[Run, float], column: Metric) -> None:
     points = sorted((float(run.info.parameters["threshold_rate"]), value) for run, value in values.items())
     rates, found = zip(*points, strict=True)
     colour = style.colour("sigma-zero")

@@ -18,6 +18,11 @@ def test_at_a_budget_it_fools_exactly_what_some_attack_fools(k, unit):
     auto = custom(net, k, unit=unit)
     x_adv = auto.run_standard_evaluation(x, y, bs=7)
     alone = [member.run(net, x, y, budget=k, unit=unit) for member in MEMBERS]
+    each = custom(net, k, unit=unit).run_standard_evaluation_individual(x, y, bs=9, return_labels=True)
+    for member, result in zip(MEMBERS, alone, strict=True):
+        individual, labels = each[member.name]
+        assert torch.equal(individual, torch.where(result.success[:, None, None, None], result.x_adv, x))
+        assert torch.equal(labels, net(individual).argmax(1))
     fooled = torch.stack([result.success for result in alone])
     found = auto.result
     assert found.robust_accuracy() == float((~fooled.any(0)).double().mean())
@@ -43,17 +48,6 @@ def test_without_a_budget_it_has_every_sample_s_fewest_changes():
     for k in (0, 1, 2, 5, 64):
         assert auto.result.robust_accuracy(k) == float((alone.amin(0) > k).double().mean())
     assert auto.result.clean_accuracy == 22 / 24
-
-
-def test_individual_runs_are_those_of_the_attacks():
-    net, x, y = problem()
-    found = custom(net, 3).run_standard_evaluation_individual(x, y, bs=9, return_labels=True)
-    assert list(found) == [member.name for member in MEMBERS]
-    for member in MEMBERS:
-        alone = member.run(net, x, y, budget=3)
-        x_adv, labels = found[member.name]
-        assert torch.equal(x_adv, torch.where(alone.success[:, None, None, None], alone.x_adv, x))
-        assert torch.equal(labels, net(x_adv).argmax(1))
 
 
 @pytest.mark.parametrize("eps", [1, None])
@@ -100,13 +94,6 @@ def test_shape_type_and_labels_are_the_caller_s():
     assert torch.equal(x, problem(6, dtype=torch.float32)[1])
 
 
-def test_other_bounds():
-    net, x, y = problem(8)
-    wide = custom(lambda z: net((z + 1) / 2), 3, bounds=(-1, torch.ones(1, 8, 8)))
-    x_adv = wide.run_standard_evaluation(2 * x - 1, y)
-    assert (x_adv.amin() >= -1) & (x_adv.amax() <= 1)
-
-
 def test_rows_without_finite_answers_are_neither_right_nor_fooled():
     net, x, y = problem(8)
     x[0] = 0.0
@@ -131,13 +118,6 @@ def test_lines_are_printed_and_logged(capsys, tmp_path):
     said = capsys.readouterr().out
     assert said == (tmp_path / "log.txt").read_text(encoding="utf-8") == f"{auto.result}\n"
     assert said.startswith("quick 1: 8 samples, at most 1,000 queries for each\n")
-
-
-@pytest.mark.parametrize("eps", [2, None])
-def test_an_evaluation_can_be_repeated(eps):
-    net, x, y = problem(4)
-    first, second = (sz.SparseAutoAttack(net, eps=eps, version="quick", verbose=False) for _ in range(2))
-    assert torch.equal(first.run_standard_evaluation(x, y), second.run_standard_evaluation(x, y))
 
 
 def test_a_model_without_gradients_gets_attacks_that_need_none():

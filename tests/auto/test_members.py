@@ -8,7 +8,7 @@ import torch
 
 import sigmazero as sz
 from sigmazero.auto import CASCADES, Cascade
-from sigmazero.auto.members import cascade_of, most_queries
+from sigmazero.auto.members import most_queries
 from tests.helpers.cascades import custom, problem
 
 
@@ -20,20 +20,6 @@ def test_the_page_lists_every_attack_with_its_cost():
         listed = [", ".join(f"`{a.name}` {a.limit or a.steps:,}" for a in lists[each].attacks) for each in lists]
         few, budget, minimum = listed
         assert rows[f"`{lists['budget']}`"] == ["the same" if few == budget else few, budget, minimum]
-
-
-@pytest.mark.parametrize("name", CASCADES)
-def test_gradients_come_before_attacks_without(name):
-    for cascade in CASCADES[name].values():
-        uses = [attack.needs == "gradients" for attack in cascade.attacks]
-        assert uses == sorted(uses, reverse=True)
-    assert all(attack.kind == "minimum-norm" for attack in CASCADES[name]["minimum"].attacks)
-
-
-def test_a_version_has_one_list_for_each_question():
-    assert [cascade_of("standard", (), eps) for eps in (1, 4, 5, None)] == [
-        CASCADES["standard"][each] for each in ("few", "few", "budget", "minimum")
-    ]
 
 
 def test_the_cost_that_is_stated_is_not_exceeded():

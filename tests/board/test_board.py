@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import sqlite3
 import tracemalloc
 import zipfile
 from contextlib import ExitStack
@@ -20,25 +19,31 @@ from sigmazero.bench.identity import hash_weights
 from sigmazero.bench.loader import Loader, UntrustedCode
 from sigmazero.bench.plan import DataSpec
 from sigmazero.board import Leaderboard, add, submit, verify, write_board
-from sigmazero.board.entry import describe, known
+from sigmazero.board.entry import placements
 from sigmazero.board.folder import BoardError, new_board
 from sigmazero.board.pages import read_boards
 from sigmazero.core import faults
-from sigmazero.report.runs import merge
 from sigmazero.store.store import Store, StoreBusy
 from tests.board.conftest import ROWS, Made, card, network, worse
 
 
+def placement(made: Made, name: str = "small"):
+    return next(each for each in placements(made.board, "mine", made.loader) if each.rules.name == name)
+
+
+def entry(made: Made, name: str = "small"):
+    with Store(made.board.entry("mine") / "points.db") as store:
+        return placement(made, name).known(store)
+
+
 def best(made: Made, name: str = "small"):
-    board = made.board
-    with Store(board.entry("mine") / "points.db") as store:
-        return known(store, board.boards[name])
+    return entry(made, name)[1]
 
 
 def finders(made: Made, name: str = "small") -> list[tuple[str, str]]:
     """Return who found the best point of each sample, and with what."""
-    runs = best(made, name).runs
-    whose = [runs[at].info if at >= 0 else runs[0].info for at in merge(runs).winner]
+    runs, found = entry(made, name)
+    whose = [runs[at].info if at >= 0 else runs[0].info for at in found.winner]
     return [(info.parameters["by"], info.attack) for info in whose]
 
 
@@ -101,27 +106,13 @@ def test_a_store_says_which_model_it_is_about(made, tmp_path):
         submit(made.board, copy, made.loader, by="Bob", entry="other")
 
 
-def test_a_point_outside_the_box_does_not_count(made):
+@pytest.mark.parametrize("value", [40.0, torch.nan])
+def test_points_outside_the_box_and_no_numbers_do_not_count(made, value):
     offered = made.points.clone()
     offered[3] = made.images[3]
-    offered[3, 0, 0, 0] = 40.0
-    done = submit(made.board, made.save(offered, [3]), made.loader, by="Bob", entry="mine")
-    assert [(change.lowered, change.refused) for change in done] == [([], 1), ([], 1)]
-
-
-def alter_delta(made: Made) -> None:
-    base = sqlite3.connect(made.path / "entries/mine/points.db")
-    with base:
-        cell, place, blob = base.execute("SELECT cell, position, became FROM samples WHERE length(became)").fetchone()
-        altered = bytearray(blob)
-        altered[-3] ^= 0xFF
-        base.execute("UPDATE samples SET became = ? WHERE cell = ? AND position = ?", (bytes(altered), cell, place))
-    base.close()
-
-
-def test_an_altered_delta_is_refused_by_name(made):
-    alter_delta(made)
-    assert any("entries/mine/points.db" in line and "against mine on small" in line for line in lines(made))
+    offered[3, 0, 0, 0] = value
+    done = submit(made.board, made.save(offered, [2, 3]), made.loader, by="Bob", entry="mine")
+    assert (done[0].lowered, [change.refused for change in done]) == ([2], [1, 1])
 
 
 def test_a_forged_point_with_a_forged_checksum_fails_the_replay(made):
@@ -131,9 +122,8 @@ def test_a_forged_point_with_a_forged_checksum_fails_the_replay(made):
         facts = store.facts(info.key).take(np.array([2]))
     forged = facts.take(np.array([0]))
     forged.value[:] = made.images[int(facts.row[0])].flatten()[forged.index].numpy() + 1e-4
-    rules, rows, loader = board.boards["small"], board.rows("small", made.loader), made.loader
     with Store(board.entry("mine") / "points.db", write=True) as store:
-        one = describe(board.card("mine"), rules, rows, board.allowed("small", loader), "gradients", "Eve", "forge", 9)
+        one = placement(made).describe("Eve", "forge", 9)
         forged.l0[:], forged.l0_pixel[:] = 1, 1
         store.register([one])
         store.append(one.key, forged.row, forged, run=1)
@@ -212,13 +202,9 @@ def test_a_change_that_is_cut_short_leaves_a_whole_leaderboard(made, monkeypatch
         with pytest.raises(Killed):
             change()
     monkeypatch.undo()
-    if point != "entry.moved":
-        assert lines(made) == []
-    write_board(made.board, made.path.parent / "site")  # from what is there, which may be nothing
-    with made.board.changing():
-        pass
     assert made.board.slugs == ["mine"]
     assert lines(made) == []
+    assert write_board(made.board, made.path.parent / "site") == 1
     assert finders(made)[2][0] == "Ada"
     assert not made.board.card("mine").about.get("title")
     submit(made.board, file, made.loader, by="Bob", entry="mine")
@@ -325,7 +311,7 @@ def test_arrays_that_do_not_fit_are_named(made):
     file.write_bytes(b"PK no zip")
     with pytest.raises(BoardError, match=r"no \.npz file"):
         submit(made.board, file, made.loader, by="Bob", entry="one")
-    with pytest.raises(BoardError, match="say who found"):
+    with pytest.raises(BoardError, match="by is empty"):
         submit(made.board, file, made.loader, by=" ", entry="one")
 
 
@@ -342,13 +328,6 @@ def test_points_go_to_the_boards_that_they_fit(made):
     points = made.save(made.points, [2, 3])
     done = add(made.board, file, made.loader, by="Ada", stores=[points], version=None, allow=["SZ005"])
     assert [(change.board, change.lowered) for change in done] == [("small", [2, 3])]
-
-
-def test_points_that_are_no_numbers_are_refused_and_others_count(made):
-    offered = made.points.clone()
-    offered[3] = torch.nan
-    done = submit(made.board, made.save(offered, [2, 3]), made.loader, by="Bob", entry="mine")
-    assert (done[0].lowered, [change.refused for change in done]) == ([2], [1, 1])
 
 
 def test_a_large_submission_takes_memory_for_the_rows_of_the_board_alone(made, tmp_path):
@@ -391,13 +370,3 @@ def test_what_the_cascade_finds_against_its_own_figures_is_refused_too(made, mon
     add(made.board, file, made.loader, by="Ada", version="quick", allow=["SZ014"])
     with Store(made.board.entry("other") / "points.db") as store:
         assert "SZ014" in [each["code"] for found in store.findings().values() for each in found]
-
-
-def test_an_accuracy_far_below_the_claim_is_a_finding(made):
-    half = made.labels.clone()
-    half[::2] = (half[::2] + 1) % 4
-    np.savez(made.path.parent / "half.npz", images=made.images.numpy(), labels=half.numpy())
-    new_board(made.path, "half", DataSpec("half", str(made.path.parent / "half.npz")), "feature", (1,))
-    claims = card(made.path.parent, name='"claims"', boards='["half"]', accuracy="99.0")
-    with pytest.raises(BoardError, match="SZ030"):
-        add(made.board, claims, made.loader, by="Ada", version=None)

@@ -2,6 +2,8 @@
 
 import re
 from contextlib import ExitStack
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from sigmazero.bench.proofs import keep_proofs, proof_key
 from sigmazero.board import Leaderboard, add, prove, submit, verify
 from sigmazero.board.folder import POINTS, BoardError, new_board
 from sigmazero.board.pages import read_boards, write_board
+from sigmazero.certifier.certify import certify
 from sigmazero.store import Store, StoreError
 from sigmazero.store.proofs import ProofKey
 from tests.cli.conftest import sigmazero  # noqa: F401
@@ -92,15 +95,6 @@ def test_rows_become_intervals_and_exact_ones(board, tmp_path):
     assert verify(board, loader(), again=20.0).wrong == []
 
 
-def test_the_site_shows_the_interval(board, tmp_path):
-    prove(board, "mine", loader(), up_to=2)
-    write_board(board, tmp_path / "site")
-    first, page = ((tmp_path / "site" / name).read_text() for name in ("index.html", "models/mine.html"))
-    assert "≥ 50.0 proved" in first  # at k = 1: two of four rows are proved to need more
-    assert "≥ 25.0 proved" in first  # at k = 2
-    assert re.search(r"≥ 50\.0 proved", page)
-
-
 def test_proofs_that_are_taken_over_are_marked_until_they_are_made_here(board, tmp_path):
     how: Any = {"method": "by hand", "version": 1, "loader": loader()}
     rows = board.rows("small", loader())
@@ -161,7 +155,16 @@ def test_the_commands(sigmazero, board):  # noqa: F811
     assert said.exit_code == 0, said.output
 
 
-def test_the_store_of_an_entry_has_its_proofs(board):
+@pytest.mark.parametrize(
+    ("arithmetic", "method", "words"),
+    [("float32", "certify", "proved"), ("real", "certify over the reals", "proved over the reals")],
+)
+def test_a_proof_says_in_which_arithmetic_it_holds(board, tmp_path, monkeypatch, arithmetic, method, words):
+    monkeypatch.setattr(import_module("sigmazero.board.prove"), "certify", partial(certify, arithmetic=arithmetic))
     prove(board, "mine", loader())
     with Store(board.entry("mine") / POINTS) as store:
-        assert [proof.method for key in store.proof_keys() for proof in store.proofs(key).values()] == ["certify"] * 3
+        proofs = [proof for key in store.proof_keys() for proof in store.proofs(key).values() if proof.least > 1]
+    assert [proof.method for proof in proofs] == [method] * 2
+    write_board(board, tmp_path / "site")
+    assert re.search(rf"≥ 50\.0 {words}\b(?! over)", (tmp_path / "site/index.html").read_text())
+    assert verify(board, loader(), again=20.0).wrong == []

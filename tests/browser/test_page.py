@@ -240,13 +240,6 @@ def test_a_long_table_is_filtered_and_many_samples_are_paged(many):
     assert "there are no inputs here" in find(many, "#samples").text
 
 
-@pytest.mark.parametrize(("theme", "paper"), [("light", "rgb(255, 255, 255)"), ("dark", "rgb(20, 22, 26)")])
-def test_the_system_chooses_the_theme(page, theme, paper):
-    asked = {"features": [{"name": "prefers-color-scheme", "value": theme}]}
-    page.execute_cdp_cmd("Emulation.setEmulatedMedia", asked)
-    assert page.execute_script("return getComputedStyle(document.body).backgroundColor") == paper
-
-
 @pytest.mark.parametrize("width", [320, 390, 768, 1400])
 def test_nothing_is_wider_than_the_screen(page, width):
     metrics: dict[str, Any] = {"width": width, "height": 844, "deviceScaleFactor": 2, "mobile": width < 500}
@@ -275,11 +268,6 @@ def test_everything_has_a_name_and_a_place(page):
     for link in find_all(page, "nav a"):
         assert attribute(link, "href").split("#")[1] in ids
     assert attribute(find(page, "html"), "lang") == "en"
-
-
-def test_the_keyboard_begins_with_a_way_to_the_content(page):
-    find(page, "body").send_keys(Keys.TAB)
-    assert page.switch_to.active_element.text == "Skip to the content"
 
 
 def test_in_print_everything_is_open_and_controls_are_gone(page):

@@ -11,7 +11,7 @@ import pytest
 
 import sigmazero as sz
 from sigmazero.core.metrics import METRICS
-from sigmazero.report.formats import result_row, to_csv
+from sigmazero.report.formats import sample_row, to_csv
 from sigmazero.report.runs import load
 from sigmazero.report.table import build
 from sigmazero.store import Store
@@ -47,7 +47,7 @@ def test_a_metric_is_one_function(tmp_path):
     wanted = float((result.l0 <= 1).double().mean())
     assert 0 < wanted < 1
     assert result.summary()["one_change"] == wanted
-    assert result_row(result, y)["fooled by one change"] == f"{100 * wanted:.1f} %"
+    assert sample_row(result.samples(y))["fooled by one change"] == f"{100 * wanted:.1f} %"
     done = sz.evaluate(model, (x, y), ["sigma-zero"], store=tmp_path / "s.db", steps=20)
     assert done.records()[0]["one_change"] == wanted
     assert re.search(rf"\| one \|.*\n.*\n.*{100 * wanted:.1f}", done.table())

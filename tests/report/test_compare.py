@@ -1,7 +1,5 @@
 """Two stores sample by sample: what is paired, the differences, and the rows that changed."""
 
-import csv
-import io
 import math
 from typing import Any
 
@@ -9,7 +7,6 @@ import pytest
 
 from sigmazero.report.compare import compare
 from sigmazero.report.runs import Run
-from tests.helpers import readers
 from tests.helpers.cells import cell
 
 INF = math.inf
@@ -58,11 +55,6 @@ def test_rows_that_only_one_store_has_are_left_out():
     assert pair.rows.tolist() == [1, 2, 3]
 
 
-def test_one_model_in_each_store_is_compared_whatever_its_name():
-    (pair,) = compare(BEFORE[:1], runs(cell("M2", "fmn", [1] * 6)), NAMES).pairs
-    assert pair.after.info.model == "M2"
-
-
 def test_what_does_not_compare_is_refused_by_name():
     with pytest.raises(ValueError, match=r"before\.db and after\.db have no run in common"):
         compare(BEFORE[:1], AFTER[1:2], NAMES)
@@ -72,17 +64,3 @@ def test_what_does_not_compare_is_refused_by_name():
         compare(BEFORE[:1], other, NAMES)
     with pytest.raises(ValueError, match="pixel"):
         compare(BEFORE[:1], runs(cell("M1", "fmn", [1] * 6, unit="pixel")), NAMES)
-
-
-def test_every_format_has_the_rows():
-    found = compare(BEFORE, AFTER, NAMES, [2, 5])
-    rows = list(csv.DictReader(io.StringIO(found.to_csv())))
-    assert len(rows) == 12
-    assert [float(row["difference"]) for row in rows[:6]] == [0, -1, 2, -INF, 0, INF]
-    text = found.to_markdown()
-    assert "| 3 | ∞ | 4 | −∞ |" in text
-    page = readers.parse(found.to_page())
-    tables = {table.name: table for table in page.tables}
-    assert tables["figures"].rows[0][1] == "clean accuracy, %"
-    assert [row[0] for row in tables["changed-0"].rows] == ["3", "5", "2", "1"]
-    assert set(page.data["charts"]) == {"curve-0", "curve-1"}

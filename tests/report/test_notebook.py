@@ -37,29 +37,6 @@ def test_html_has_a_table_and_a_picture_and_fetches_nothing(images, monkeypatch)
     assert "<img" not in images._repr_html_()
 
 
-def test_rows_of_a_table_are_shown_in_words():
-    model = torch.nn.Linear(3, 2).requires_grad_(False)
-    model.weight.copy_(torch.tensor([[0.0, 3.0, 0.0], [0.0, 0.0, 3.0]]))
-    model.bias.zero_()
-    x = torch.tensor([[0.5, 1.0, 0.0], [0.25, 1.0, 0.0]])
-    turned = torch.tensor([[0.5, 0.0, 1.0], [0.25, 1.0, 0.0]])
-    result = sz.check(model, x, torch.zeros(2, dtype=torch.int64), turned)
-    told = replace(result, x=x, names=("age", "left", "<right>"), classes=("no", "yes"))._repr_html_()
-    assert "<li>row 0, no → yes, 2 changed: left: 1 → 0, &lt;right&gt;: 0 → 1</li>" in told
-    assert told.count("<li>") == 1
-
-
-def test_an_evaluation_shows_its_table_and_the_best_attacks_samples():
-    torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 3)).requires_grad_(False)
-    x = torch.rand(5, 3, 4, 4, generator=torch.Generator().manual_seed(1))
-    done = sz.evaluate(model, (x, model(x).argmax(1)), ["fmn", "vfga"], steps=10)
-    text = done._repr_html_()
-    assert {"fmn", "vfga", "median"} <= set(re.findall(r">([^<]+)</t[hd]>", text))
-    assert text.count("<img") == 1
-    assert str(done).splitlines()[0].rstrip(".") in text
-
-
 def test_a_cascade_and_a_verdict_show_their_attacks_and_samples():
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 3)).requires_grad_(False)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from sigmazero.report import runs as module
-from sigmazero.report.runs import MixtureError, Run, by_cost, choose_ks, groups, load, names, records, summary, table_ks
+from sigmazero.report.runs import MixtureError, Run, groups, load, names, records
 from sigmazero.store import Store
-from tests.helpers.stores import BOXES, COSTS, SPACE, write_store
+from tests.helpers.stores import BOXES, write_store
 
 
 @pytest.fixture(scope="module")
@@ -65,29 +65,6 @@ def test_what_does_not_compare_is_refused_by_name(boxes, field):
     with pytest.raises(MixtureError, match=field):
         records([boxes[0], other])
     assert len(records([boxes[0], other], mix=True)) == 2
-
-
-def test_a_budget_gives_its_own_rate_alone(boxes):
-    run = next(run for run in boxes if run.budget == 2)
-    figures = summary(run, [5.0], level=0.95)
-    assert figures["asr_2"] == 0.5
-    assert figures["asr_2_low"] < 0.5 < figures["asr_2_high"]
-    assert {figures[name] for name in ("asr_5", "asr_inf", "median_l0", "median_l0_low")} == {None}
-
-
-def test_tables_show_the_quartiles_of_the_strongest_attacks(boxes):
-    fooled = [1, 2, 4, 9, 12, 31, 3, 3, 11, 26]  # by sigma-zero, on both models
-    assert table_ks(boxes) == sorted({float(sorted(fooled)[at]) for at in (2, 4, 7)})
-    assert choose_ks([np.array([1234.0, 0.0, np.inf])]) == [1200.0]
-    assert choose_ks([np.array([0.0, np.inf])]) == [1.0]
-
-
-def test_costs_replace_counts_only_where_there_are_costs(tmp_path, boxes):
-    assert by_cost(boxes) == []
-    with Store(write_store(tmp_path / "s.db", COSTS, SPACE)) as store:
-        priced = by_cost(load(store))
-    assert priced[0].changes.tolist() == COSTS[0].cost
-    assert priced[0].lower is None
 
 
 @pytest.mark.parametrize(("slow", "end"), [(60.0, 30.0), (25.0, 25.0)])

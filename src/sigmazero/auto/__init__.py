@@ -1,4 +1,4 @@
-"""SparseAutoAttack: fixed lists of attacks under AutoAttack's names; and the gate for pipelines made of it."""
+"""Run fixed lists of attacks under AutoAttack's names (`SparseAutoAttack`), and judge pipelines by them (`gate`)."""
 
 from sigmazero.auto.cascade import SparseAutoAttack
 from sigmazero.auto.judge import gate

@@ -1,4 +1,4 @@
-"""Run several strong attacks one after the other, each on the samples that are still right; AutoAttack's names work.
+"""Run several strong attacks one after the other, each on the samples still classified correctly, as AutoAttack does.
 
 >>> import torch, sigmazero as sz
 >>> model = torch.nn.Linear(4, 2).requires_grad_(False)
@@ -15,13 +15,13 @@ from contextlib import ExitStack
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from sigmazero.auto.members import Cascade, cascade_of, most_queries
-from sigmazero.auto.progress import Progress, shown
+from sigmazero.auto.progress import shown
 from sigmazero.auto.random import Averaged, confirmed
 from sigmazero.auto.result import CascadeResult
 from sigmazero.auto.stored import StoredRuns, stored
@@ -64,7 +64,7 @@ class SparseAutoAttack:
     precision    as for `Attack.run`
     doctor       examine the model first, except for "custom"
 
-    After an evaluation `result` says what was found, by which attack, at what cost, and what looks suspicious.
+    After an evaluation `result` has what was found, by which attack, at what cost, and reasons to doubt it.
     """
 
     def __init__(
@@ -102,37 +102,11 @@ class SparseAutoAttack:
         self._result: CascadeResult | None = None
 
     @property
-    def attacks_to_run(self) -> list[str]:
-        """Return the names of the attacks."""
-        return [attack.name for attack in self.cascade.attacks]
-
-    @property
     def result(self) -> CascadeResult:
         """Return what the last evaluation found."""
         if self._result is None:
             raise RuntimeError("nothing was evaluated yet; call run_standard_evaluation(x, y) first")
         return self._result
-
-    @overload
-    def run_standard_evaluation(
-        self,
-        x_orig: Tensor,
-        y_orig: Tensor,
-        bs: int = BATCH_SIZE,
-        return_labels: Literal[False] = False,
-        state_path: str | PathLike[str] | None = None,
-    ) -> Tensor: ...
-
-    @overload
-    def run_standard_evaluation(
-        self,
-        x_orig: Tensor,
-        y_orig: Tensor,
-        bs: int = BATCH_SIZE,
-        *,
-        return_labels: Literal[True],
-        state_path: str | PathLike[str] | None = None,
-    ) -> tuple[Tensor, Tensor]: ...
 
     def run_standard_evaluation(
         self,
@@ -141,7 +115,7 @@ class SparseAutoAttack:
         bs: int = BATCH_SIZE,
         return_labels: bool = False,
         state_path: str | PathLike[str] | None = None,
-    ) -> Tensor | tuple[Tensor, Tensor]:
+    ) -> Any:
         """Return adversarial inputs, clean ones where none was found; with `return_labels` also the predictions.
 
         bs is the number of inputs at a time. `state_path` keeps the evaluation in a store, batch by batch, and the same
@@ -181,11 +155,11 @@ class SparseAutoAttack:
         """Evaluate inputs x with labels y; `result` holds what is returned.
 
         store     a file that keeps every batch; an evaluation that stopped goes on where it was
-        stop      asked after every batch whether the result is enough
+        stop      is called after every batch; the evaluation ends when it returns True
         progress  show how far it is, and how many samples are left
         ids       a number for each sample, by which its random numbers are drawn
         names     what a store calls the model and the data
-        findings  what the doctor found, if it was asked already
+        findings  what the doctor found, if it examined the model already
         """
         problem = self.pose(x, y, ids)
         cascade = self._cascade(problem)
@@ -253,42 +227,29 @@ class SparseAutoAttack:
         model = self.model if cascade.draws == 1 else Averaged(self.model, cascade.draws, self.seed)
         found, size = CascadeResult.start(cascade, problem, attacks), at_most(self.model, batch_size)
         self._say(found.announcement)
+        averaged = cascade.draws > 1  # draws are made afresh in every question: nothing may be recorded
+        hardware = Hardware(self.precision, capture=False if averaged else None, prepare="none" if averaged else "fold")
         with ExitStack() as stack:
             saved: StoredRuns | None = None
             if path is not None:
                 how: Any = {"names": names, "findings": findings, "precision": self.precision, "batch_size": size}
                 saved = stack.enter_context(stored(path, attacks, problem, self.allowed, model, **how))
-            self._attack(found, model, size, saved, stop, stack.enter_context(shown(found, progress)))
+            moved = stack.enter_context(shown(found, progress))
+            prepared = Prepared(model, hardware)
+            for place, run in enumerate(found.runs):
+                rows, enough = found.asking(place), False
+                moved.begin(place, len(rows))
+                session = Session(run.attack, model, batch_size=size, prepared=prepared)
+                for some, result in _batches(session, problem, rows, moved, saved, place):
+                    found.add(place, some, result)
+                    if enough := stop is not None and stop(found):
+                        break
+                self._say(f"{found.headline}\n{found.line(place)}" if place == 0 else found.line(place))
+                if enough:
+                    break
         if found.exact:
             self._say(found.exact)
         return found.finished(findings)
-
-    def _attack(
-        self,
-        found: CascadeResult,
-        model: Model,
-        batch_size: int,
-        saved: StoredRuns | None,
-        stop: Stop | None,
-        moved: Progress,
-    ) -> None:
-        """Run attack after attack, until `stop` says that it is enough."""
-        averaged = isinstance(model, Averaged)  # draws are made afresh in every question: nothing may be recorded
-        hardware = Hardware(self.precision, capture=False if averaged else None, prepare="none" if averaged else "fold")
-        prepared, enough = Prepared(model, hardware), False
-        for place, run in enumerate(found.runs):
-            rows = found.asking(place)
-            moved.begin(place, len(rows))
-            session = Session(run.attack, model, batch_size=batch_size, prepared=prepared)
-            for some, result in _batches(session, found.problem, rows, moved, saved, place):
-                found.add(place, some, result)
-                if enough := stop is not None and stop(found):
-                    break
-            if place == 0:
-                self._say(found.headline)
-            self._say(found.line(place))
-            if enough:
-                return
 
     def _say(self, line: str) -> None:
         if self.verbose:
@@ -340,7 +301,7 @@ def _batches(
         yield some, result
 
 
-def _returned(found: CascadeResult, x: Tensor, y: Tensor, labels: bool) -> Tensor | tuple[Tensor, Tensor]:
+def _returned(found: CascadeResult, x: Tensor, y: Tensor, labels: bool) -> Any:
     """Return what AutoAttack returns, where the inputs are."""
     x_adv = found.best.x_adv.to(x.device)
     return (x_adv, found.best.prediction.to(y)) if labels else x_adv
@@ -353,12 +314,12 @@ def _device(model: Model) -> torch.device | None:
 
 
 def _has_gradients(model: Model, problem: Problem) -> bool:
-    """Return whether the answers of a model carry gradients; one that says it has none is not asked."""
+    """Return whether the answers of a model carry gradients; a model that declares its ability is not tried."""
     if ability_of(model) != "gradients":
-        return True  # the attacks were chosen by what it says
+        return True  # the attacks were chosen by its ability
     devices = [problem.x.device] if problem.x.is_cuda else []
     with (
-        torch.random.fork_rng(devices=devices),  # a random model draws as if it had not been asked
+        torch.random.fork_rng(devices=devices),  # a random model draws the same numbers as without this call
         strictly(model, problem.x.device),
         torch.inference_mode(False),
         torch.enable_grad(),

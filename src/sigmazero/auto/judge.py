@@ -1,4 +1,4 @@
-"""`sz.gate`: one evaluation that says yes or no, for pipelines and tests.
+"""Judge a model by one evaluation, yes or no, for pipelines and tests: `sz.gate`.
 
 >>> import torch, sigmazero as sz
 >>> model = torch.nn.Linear(4, 2).requires_grad_(False)
@@ -23,32 +23,34 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from sigmazero.auto.cascade import BATCH_SIZE, SparseAutoAttack
-from sigmazero.auto.proofs import recall_bounds, refuse_contradiction
 from sigmazero.auto.result import CascadeResult
 from sigmazero.auto.verdict import DataId, Figure, Member, ModelId, Question, RecordedFinding, Times, Verdict
 from sigmazero.bench import identity
 from sigmazero.bench.constraints import DEFAULT_BOUNDS, Allowed
 from sigmazero.bench.loader import Loader, find_device
 from sigmazero.bench.plan import ModelSpec
+from sigmazero.bench.proofs import proof_key, recall_proofs
 from sigmazero.bench.provenance import package_hash, provenance
 from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Unit
-from sigmazero.core.findings import Finding, gating
+from sigmazero.core.findings import gating
 from sigmazero.core.hardware import Precision
-from sigmazero.core.inputs import Bounds, check_inputs, check_labels
+from sigmazero.core.inputs import Bounds
 from sigmazero.core.oracle import Model
 from sigmazero.core.source import code_hash
-from sigmazero.data import Rows, load
+from sigmazero.data import Rows, rows_of
 from sigmazero.models.wrapping import by_names
 from sigmazero.models.wrapping.limits import refuse_small_limit
 from sigmazero.report.intervals import wilson
 from sigmazero.run.precision import Numbers
 from sigmazero.spaces.space import Space
 from sigmazero.store.facts import Integers
+from sigmazero.store.store import Store
 
 EXIT: dict[str, Literal[0, 1, 3]] = {"passed": 0, "measured": 0, "below": 1, "findings": 3}  # 2 is misuse
 
@@ -72,7 +74,7 @@ def needed(rows: int, at_least: float | None, lower_end: bool = False) -> int:
 
 def gate(
     model: object,
-    data: Rows | tuple[Tensor, Tensor] | str,
+    data: Any,
     eps: int | None,
     at_least: float | None = None,
     *,
@@ -99,9 +101,9 @@ def gate(
     """Measure robust accuracy under eps changes with `SparseAutoAttack`, and say whether that is enough.
 
     model      a module, anything that `sz.wrap` knows, a name or file as `models.load` takes it, or a `ModelSpec`
-    data       rows from `data.load`, tensors (inputs, labels), or the name of a data set
+    data       whatever `data.rows_of` takes: rows, a pair (inputs, labels), a data set, a loader, a name
     at_least   the share of the rows that must stay right; None only measures
-    lower_end  ask it of the lower end of the 95 % interval, so that luck in the choice of rows does not pass
+    lower_end  compare the lower end of the 95 % interval, so that luck in the choice of rows does not pass
     allow      codes of findings that are known and accepted; any other error makes the verdict inconclusive
     complete   go on to the end, although it may be certain before that too few rows stay right
     store      a file that keeps the evaluation; the same call goes on where it stopped
@@ -112,53 +114,28 @@ def gate(
 
     All else is as for `SparseAutoAttack`.
     """
-    rows, spec = _rows(data), ModelSpec(model, model) if isinstance(model, str) else model
+    rows, spec = rows_of(data), ModelSpec(model, model) if isinstance(model, str) else model
     spec = spec if isinstance(spec, ModelSpec) else None
-    needed(len(rows), at_least, lower_end)
-    gating([], allow)
+    enough = needed(len(rows), at_least, lower_end)
+    gating([], allow)  # refuses a code that does not exist
     device = None if device is None else find_device(device)
     if at_least is not None and eps is None:
         raise ValueError(f"at_least={at_least} needs a number of changes; give eps, such as eps=24")
     # A model that the caller names is trusted.
-    found = model if spec is None else Loader(device or "cpu", trust=[spec.spec]).model(spec)
-    rows = by_names(rows, found)
-    may = Allowed(bounds, mask, space).on(rows)
-    how: dict[str, Any] = {"bounds": may.bounds, "mask": may.mask, "space": may.space}
-    if device is None and isinstance(data, tuple) and not isinstance(model, nn.Module):
-        device = data[0].device  # a function does not say where it computes
+    loaded = model if spec is None else Loader(device or "cpu", trust=[spec.spec]).model(spec)
+    rows = by_names(rows, loaded)
+    allowed = Allowed(bounds, mask, space).on(rows)
+    how: dict[str, Any] = {"bounds": allowed.bounds, "mask": allowed.mask, "space": allowed.space}
+    if device is None and isinstance(data, tuple) and isinstance(data[0], Tensor) and not isinstance(model, nn.Module):
+        device = data[0].device  # the device of a function is unknown
     how |= {"unit": unit, "precision": precision, "device": device, "attacks_to_run": attacks_to_run}
-    auto = SparseAutoAttack(found, "L0", eps, seed, version=version, verbose=False, **how)
+    auto = SparseAutoAttack(loaded, "L0", eps, seed, version=version, verbose=False, **how)
     known = identify(auto.model, name or _name(model), spec)
     refuse_small_limit(auto.model, min(len(rows), batch_size))
     least = None if proofs is None else recall_bounds(Path(proofs), auto, rows, spec)
     say = (lambda line: sys.stderr.write(f"{known.name} on {rows.name}: {line}\n")) if progress else None
     findings = auto.examine(rows.images, rows.labels, claimed, say) if doctor else []
-    conditions: Any = {"at_least": at_least, "lower_end": lower_end, "allow": allow, "least": least}
-    more: Any = {"complete": complete, "batch_size": batch_size, "store": store, "progress": progress}
-    return judge(auto, rows, known, findings, **conditions, **more)
-
-
-def judge(
-    auto: SparseAutoAttack,
-    rows: Rows,
-    model: ModelId,
-    findings: Sequence[Finding],
-    *,
-    at_least: float | None = None,
-    lower_end: bool = False,
-    allow: Sequence[str] = (),
-    least: Integers | None = None,
-    complete: bool = False,
-    batch_size: int = BATCH_SIZE,
-    store: str | PathLike[str] | None = None,
-    progress: bool = False,
-) -> Verdict:
-    """Run a cascade on some rows, and judge it by its figures and by the findings; options are as for `gate`.
-
-    findings  what the doctor found
-    least     the changes that each row is proved to need
-    """
-    began, eps, enough = time.strftime("%Y-%m-%dT%H:%M:%S%z"), auto.eps, needed(len(rows), at_least, lower_end)
+    began = time.strftime("%Y-%m-%dT%H:%M:%S%z")
     found = auto.run(
         rows.images,
         rows.labels,
@@ -167,7 +144,7 @@ def judge(
         store=store,
         stop=None if eps is None or complete else lambda so_far: so_far.not_fooled(eps)[1] < enough,
         progress=progress,
-        names=(model.name, rows.name),
+        names=(known.name, rows.name),
         findings=findings,
     )
     if least is not None:
@@ -178,18 +155,17 @@ def judge(
         outcome = "below"  # points that fool the model are facts, whatever else is wrong: this goes before findings
     elif gating(found.findings, allow):
         outcome = "findings"
-    allowed, environment = auto.allowed, provenance(torch.device(auto.device or rows.images.device))
-    limits = allowed.identity(tuple(rows.images.shape[1:]))
-    median = found.best.median_l0
+    device, median = torch.device(auto.device or rows.images.device), found.best.median_l0
+    environment, limits = provenance(device), auto.allowed.identity(tuple(rows.images.shape[1:]))
     verdict = Verdict(
         outcome=outcome,
         exit_code=EXIT[outcome],
         complete=figure is None or figure.tried == figure.count,
         question=Question(
-            eps=eps,
-            unit=auto.unit,
+            eps=auto.eps,
+            unit=unit,
             seed=auto.seed,
-            precision=auto.precision or Numbers.current(auto.device or rows.images.device).name,
+            precision=precision or Numbers.current(device).name,
             bounds=(limits["bounds"][0], limits["bounds"][1]),
             mask=limits["mask"],
             space=identity.digest(limits["space"]) if "space" in limits else None,
@@ -206,7 +182,7 @@ def judge(
         left_out=found.left_out,
         members=tuple(_member(found, place) for place in range(len(found.runs))),
         findings=tuple(RecordedFinding(**asdict(each), allowed=each.code in allow) for each in found.findings),
-        model=model,
+        model=known,
         data=DataId(name=rows.name, rows=len(rows), content=rows.content_hash, ids=identity.hash_integers(rows.ids)),
         times=Times(
             began=began,
@@ -257,20 +233,40 @@ def identify(model: Model, name: str, spec: ModelSpec | None = None) -> ModelId:
     return ModelId(name=name, weights=weights, code=identity.digest(identity.describe_model(model, spec)))
 
 
-def _rows(data: Rows | tuple[Tensor, Tensor] | str) -> Rows:
-    if isinstance(data, str):
-        return load(data)
-    if isinstance(data, Rows):
-        return data
-    x, y = data
-    check_inputs(x)
-    check_labels(x, y)
-    return Rows(x.detach().cpu(), y.detach().cpu().long(), torch.arange(len(x), device="cpu"), "given")
-
-
 def _name(model: object) -> str:
     """Return what a record calls a model without a name."""
     if isinstance(model, str | ModelSpec):
         return model if isinstance(model, str) else model.name
     kind = type(model).__name__
     return kind if isinstance(model, nn.Module) else str(getattr(model, "__name__", kind))
+
+
+# Proofs ---------------------------------------------------------------------------------------------------------------
+
+
+def recall_bounds(path: Path, auto: SparseAutoAttack, rows: Rows, spec: ModelSpec | None) -> Integers:
+    """Return the changes that each row is proved to need, 0 where nothing is proved.
+
+    `spec` says how the model was loaded. A store without proofs about this model, unit and box is refused.
+    """
+    if not isinstance(auto.model, nn.Module):
+        raise ValueError(f"the model is a {type(auto.model).__name__}; only a torch network has proofs")
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no store {path}; certify rows into it first")
+    key = proof_key(auto.model, auto.unit, auto.allowed, rows, spec)
+    with Store(path) as store:
+        if key not in store.proof_keys():
+            raise ValueError(f"{path} has no proofs about this model with this unit and box; certify the rows into it")
+    return recall_proofs(path, key, rows, auto.model)
+
+
+def refuse_contradiction(found: CascadeResult, rows: Rows, least: Integers) -> None:
+    """Raise an error if a point of the cascade has fewer changes than a proof says are needed."""
+    fewest = np.where((found.seen & ~found.right).numpy(), 0.0, found.best.changes.double().numpy())
+    for place in np.flatnonzero(fewest < least):
+        by = found.found_by[int(place)]
+        how = "is already wrong" if by is None else f"is fooled by {by} with {fewest[place]:g} changes"
+        raise ValueError(
+            f"row {int(rows.ids[place])} {how}, but a proof says that {least[place]} are needed, so one of "
+            "them is wrong: attack the row alone and check the point, and prove it again"
+        )

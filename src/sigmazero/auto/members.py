@@ -1,4 +1,4 @@
-"""The attacks of a cascade, in their order: fixed lists, so that two evaluations can be compared.
+"""List the attacks of each cascade in their order: fixed lists, so that evaluations can be compared.
 
 Raise a cascade's number whenever one of its lists changes: every record carries it.
 """
@@ -18,7 +18,7 @@ from sigmazero.core.model import Ability
 from sigmazero.core.problem import Problem
 from sigmazero.report.findings import GRADIENTS
 
-FEW = 4  # up to so many changes are better tried one by one than searched for
+FEW = 4  # changes up to which trying them one by one beats a search
 Question = Literal["few", "budget", "minimum"]
 
 

@@ -1,4 +1,4 @@
-"""Random models: ask several draws of the model and average the answers; a majority of fresh draws confirms a point.
+"""Attack random models: average the answers of several draws; a majority of fresh draws confirms a point.
 
 The draws come from torch's own generators, seeded for each draw, so that a question always has the same answer. A model
 that draws numbers from elsewhere still answers, but its evaluation cannot be repeated.
@@ -74,7 +74,7 @@ class Averaged(nn.Module):
         try:
             with torch.no_grad():
                 self._rowwise(x)
-        except Exception as error:  # a model's own code may fail in any way under vmap; asked as it is, it answers
+        except Exception as error:  # a model's own code may fail in any way under vmap, and work without it
             log.warning("each row draws for itself (%s): results may depend on the batch", one_line(error))
             return False
         return True

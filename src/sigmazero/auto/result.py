@@ -1,4 +1,4 @@
-"""The result of a cascade: what each attack did, each sample's best point, and how far to trust the figures."""
+"""Hold the result of a cascade: what each attack did, each sample's best point, and findings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sigmazero.core.result import Outcome, Result
 from sigmazero.report.findings import masked
 from sigmazero.report.notebook import with_samples
 
-UNKNOWN = -2  # a prediction that was not asked for; −1 is one that is not finite
+UNKNOWN = -2  # the prediction of a sample that was not run; −1 is one that is not finite
 CHANNELS = 4  # features of a site whose corners `corner` tries in every combination
 
 
@@ -169,21 +169,6 @@ class CascadeResult:
     def members(self) -> tuple[str, ...]:
         """Return the names of the attacks that ran."""
         return tuple(run.attack.name for run in self.runs)
-
-    @property
-    def l0(self) -> Tensor:
-        """Return the changes that each attack needed: one row per attack, one column per sample."""
-        return torch.stack([run.l0 for run in self.runs])
-
-    @property
-    def queries(self) -> Tensor:
-        """Return the queries in the same form."""
-        return torch.stack([run.queries for run in self.runs])
-
-    @property
-    def attacked(self) -> Tensor:
-        """Return whether each attack ran on each sample, in the same form."""
-        return torch.stack([run.attacked for run in self.runs])
 
     @property
     def right(self) -> Tensor:

@@ -1,8 +1,8 @@
-"""The results of a cascade in a store, as cells like those of a benchmark: one for each attack.
+"""Keep the results of a cascade in a store: a cell for each attack, like those of a benchmark.
 
-A cell has the rows that the attack was run on. The benchmark's own code gives it its key and asks the present model
-about stored points before they are reused. So a store may hold any number of evaluations, and `sigmazero verify`,
-`report` and `merge` read it.
+A cell has the rows that the attack was run on. The benchmark's own code makes its key, and checks stored points on the
+present model before they are reused. So a store may hold any number of evaluations, and `sigmazero verify`, `report`
+and `merge` read it.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def stored(
     """Open a store for a cascade on a problem.
 
     names     what reports call the model and the data
-    findings  what the doctor found: a model with random answers is not asked again
+    findings  what the doctor found
     """
     loader = Loader(problem.x.device)
     network, data = ModelSpec(names[0], GIVEN), DataSpec(names[1], GIVEN)

@@ -1,4 +1,4 @@
-"""The verdict of a gate: a record for machines, and texts made of it for people."""
+"""Hold the verdict of a gate: a record for machines, and texts made of it for people."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sigmazero.auto.result import CascadeResult
 from sigmazero.core.domain import Unit
 from sigmazero.core.findings import Severity
 from sigmazero.core.messages import visible
-from sigmazero.report.formats import markdown, number, percent
+from sigmazero.report.formats import escape_markdown, markdown, number, percent
 from sigmazero.report.notebook import with_samples
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -232,4 +232,4 @@ class Verdict(Record):
 
 def _plain(text: str) -> str:
     """Return a text from outside as one line without markup of its own."""
-    return " ".join(visible(text).replace("<", "&lt;").replace("|", "\\|").replace("`", "'").split())
+    return escape_markdown(" ".join(visible(text).split()))

@@ -51,7 +51,7 @@ def certify_into(
     `options` are those of `sz.certify`. Return what is known about every row, and a line for each data set whose rows
     cannot be loaded here, so that its cells do not find the proofs.
     """
-    before = _recalled(path, key, rows, network)
+    before = recalled(path, key, rows, network)
     known = torch.tensor([0 if proof is None else proof.least for proof in before], dtype=torch.int64)
     digests = row_digests(rows.images, rows.labels)
     with Store(path, write=True) as store, store.together():
@@ -101,11 +101,11 @@ def recall_proofs(path: Path, key: ProofKey, rows: Rows, network: nn.Module | No
 
     network   the present model: refused if it answers differently from the model that the proofs are about
     """
-    found = _recalled(path, key, rows, network)
+    found = recalled(path, key, rows, network)
     return np.array([0 if proof is None else proof.least for proof in found], np.int64)
 
 
-def _recalled(path: Path, key: ProofKey, rows: Rows, network: nn.Module | None) -> list[Proof | None]:
+def recalled(path: Path, key: ProofKey, rows: Rows, network: nn.Module | None) -> list[Proof | None]:
     """Return the proof of each row, after checking that they are about this model."""
     if not path.exists():
         return [None] * len(rows)

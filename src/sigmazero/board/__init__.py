@@ -1,4 +1,4 @@
-"""A leaderboard as a folder, experimental: cards of models, and for each sample the sparsest point found."""
+"""Keep a leaderboard as a folder: cards of models, and for each sample the sparsest point found; experimental."""
 
 from sigmazero.board.change import add, submit
 from sigmazero.board.check import verify

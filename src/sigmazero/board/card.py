@@ -1,4 +1,4 @@
-"""The card of a model: what it is, how to build it, and the hash of its weights."""
+"""Read the card of a model: what it is, how to build it, and the hash of its weights."""
 
 from __future__ import annotations
 

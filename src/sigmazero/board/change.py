@@ -1,4 +1,4 @@
-"""Change a leaderboard: add a model, or lower some of its samples by somebody's points."""
+"""Change a leaderboard: add a model, or lower some of its samples by submitted points."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from sigmazero.auto import SparseAutoAttack
-from sigmazero.bench.constraints import Allowed, keep
+from sigmazero.bench.constraints import keep
 from sigmazero.bench.identity import RANDOM, hash_weights
 from sigmazero.bench.loader import Loader
 from sigmazero.bench.provenance import provenance
 from sigmazero.board.card import ModelCard, read_card
-from sigmazero.board.entry import CLEAN, Known, describe, known, load_network, on_device
-from sigmazero.board.folder import CARD, POINTS, BoardError, BoardRules, Leaderboard, slug_of
+from sigmazero.board.entry import CLEAN, Placement, load_network, placements
+from sigmazero.board.folder import CARD, POINTS, BoardError, Leaderboard
 from sigmazero.board.points import Submission, model_hashes, read_points, store_findings
 from sigmazero.core.findings import CODES, Finding, gating
-from sigmazero.core.model import ability_of
 from sigmazero.core.result import Outcome, Result
-from sigmazero.data import Rows
 from sigmazero.models.doctor import examine
 from sigmazero.models.zoo import known_accuracy
+from sigmazero.report.pages.leaderboard import slug_of
+from sigmazero.report.runs import Best
 from sigmazero.run.check import check
 from sigmazero.store.facts import Facts
 from sigmazero.store.store import Store
@@ -44,25 +44,6 @@ class Change:
 
 
 Lowered = dict[str, Facts]  # by tool: the facts of the samples that it lowers, in the order of the rows
-
-
-@dataclass(frozen=True)
-class _Place:
-    """An entry on one board, with all that replaying needs."""
-
-    board: Leaderboard
-    card: ModelCard
-    rules: BoardRules
-    network: nn.Module
-    loader: Loader
-
-    @property
-    def rows(self) -> Rows:
-        return self.board.rows(self.rules.name, self.loader)
-
-    @property
-    def allowed(self) -> Allowed:
-        return self.board.allowed(self.rules.name, self.loader)
 
 
 def add(
@@ -92,7 +73,7 @@ def add(
         made = made.model_copy(update={"sha256": hash_weights(network)})
         if slug in board.slugs and board.card(slug).sha256 != made.sha256:
             raise BoardError(f"{board.entry(slug) / CARD} is another model of that name; choose another name")
-        places = {name: _Place(board, made, board.boards[name], network, loader) for name in made.boards}
+        places = {name: Placement(board, slug, made, board.boards[name], network, loader) for name in made.boards}
         findings = {name: _examine(place) for name, place in places.items()}
         stored = [each for path in stores for each in store_findings(path, str(made.sha256))]
         _refuse([*stored, *(each for found in findings.values() for each in found)], allow)
@@ -123,19 +104,17 @@ def submit(
     on. Every point is replayed. A sample that is not lowered stays as it is.
     """
     if not by.strip():
-        raise BoardError("by is empty; say who found the points, since each sample keeps the name")
+        raise BoardError("by is empty; name who found the points, since each sample keeps the name")
     done = []
     with board.changing():
         for slug in [board.find(entry)] if entry is not None else matching_entries(board, path):
-            card = board.card(slug)
-            network = load_network(card, board.entry(slug), loader)
-            places = [_Place(board, card, board.boards[name], network, loader) for name in card.boards]
-            lowering: list[tuple[_Place, tuple[Change, Lowered]]] = []
-            for place, offered in _offered(path, places, None if entry is not None else card.sha256):
+            places = placements(board, slug, loader)
+            lowering: list[tuple[Placement, tuple[Change, Lowered]]] = []
+            for place, offered in _offered(path, places, None if entry is not None else places[0].card.sha256):
                 if tool is not None:
                     offered = [replace(each, tool=tool) for each in offered]
                 with Store(board.entry(slug) / POINTS) as store:
-                    lowering.append((place, _replay(place, known(store, place.rules), offered)))
+                    lowering.append((place, _replay(place, place.known(store)[1], offered)))
             done += [change for _, (change, _) in lowering]
             if any(parts for _, (_, parts) in lowering):
                 with board.rewriting(slug) as folder, Store(folder / POINTS, write=True) as store:
@@ -154,7 +133,7 @@ def matching_entries(board: Leaderboard, path: Path) -> list[str]:
     return found
 
 
-def _offered(path: Path, places: Sequence[_Place], sha256: str | None) -> list[tuple[_Place, list[Submission]]]:
+def _offered(path: Path, places: Sequence[Placement], sha256: str | None) -> list[tuple[Placement, list[Submission]]]:
     """Read the points of a file for each board that they fit; refuse a file that fits none of them."""
     found, wrong = [], None
     for place in places:
@@ -167,14 +146,14 @@ def _offered(path: Path, places: Sequence[_Place], sha256: str | None) -> list[t
     return found
 
 
-def _cascade(place: _Place, version: str | None, batch_size: int) -> tuple[list[Submission], list[Finding]]:
+def _cascade(place: Placement, version: str | None, batch_size: int) -> tuple[list[Submission], list[Finding]]:
     """Return the points that SparseAutoAttack finds, by the names of its members, and its findings."""
     if version is None:
         return [], []
     allowed = place.allowed
     how = {"bounds": allowed.bounds, "space": allowed.space, "unit": place.rules.unit, "device": place.loader.device}
     adversary = SparseAutoAttack(place.network, "L0", None, version=version, verbose=False, **how)  # type: ignore[arg-type]
-    images, labels = on_device(place.rows, place.loader)
+    images, labels = place.on_device(place.rows)
     found = adversary.run(
         images, labels, batch_size=batch_size, ids=place.rows.ids, findings=[]
     )  # the doctor was asked
@@ -187,9 +166,9 @@ def _cascade(place: _Place, version: str | None, batch_size: int) -> tuple[list[
     return points, list(found.findings)
 
 
-def _examine(place: _Place) -> list[Finding]:
+def _examine(place: Placement) -> list[Finding]:
     """Return what the doctor finds; refuse a model with random answers."""
-    images, labels = on_device(place.rows, place.loader)
+    images, labels = place.on_device(place.rows)
     claimed = known_accuracy(place.card.model) if place.card.accuracy is None else place.card.accuracy
     allowed = place.allowed
     found = examine(place.network, images, labels, bounds=allowed.bounds, space=allowed.space, claimed=claimed)
@@ -200,7 +179,9 @@ def _examine(place: _Place) -> list[Finding]:
 
 def _refuse(findings: Iterable[Finding], allow: Collection[str]) -> None:
     for each in gating(findings, allow):
-        raise BoardError(f"{each.code}: {each.title}; {each.detail}; {each.fix}; or allow {each.code} and say so")
+        raise BoardError(
+            f"{each.code}: {each.title}; {each.detail}; {each.fix}; or allow {each.code}: the site shows it"
+        )
 
 
 def _copy_card(card: Path, made: ModelCard, folder: Path) -> None:
@@ -214,23 +195,22 @@ def _copy_card(card: Path, made: ModelCard, folder: Path) -> None:
     (folder / CARD).write_text(missing + card.read_text("utf-8-sig"), encoding="utf-8")
 
 
-def _begin(store: Store, place: _Place, run: int, findings: list[Finding]) -> None:
-    """Store what the model says of the rows as they are, once, and what was found about it now."""
-    allowed = Allowed().on(place.rows)
-    info = describe(place.card, place.rules, place.rows, allowed, ability_of(place.network), "", CLEAN, 0)
+def _begin(store: Store, place: Placement, run: int, findings: list[Finding]) -> None:
+    """Store the model's answers to the clean rows, once, and the findings of today."""
+    info = place.describe("", CLEAN, 0)
     older = [each for each in store.cells() if each.dataset == place.rules.name and each.key != info.key]
     store.register([info, *(replace(each, origin=info.origin, provenance={}) for each in older)])  # by this card now
-    keep(store, allowed)
+    keep(store, place.allowed)
     if not store.stored(info.key).any():
         result = _check(place, np.arange(len(place.rows)), place.rows.images)
         store.append(info.key, 0, _facts(place, result, np.arange(len(place.rows))), run=run)
     store.diagnose(info.key, [{**asdict(found), "about": CODES[found.code]} for found in dict.fromkeys(findings)])
 
 
-def _check(place: _Place, at: NDArray[np.int64], points: Tensor) -> Result:
+def _check(place: Placement, at: NDArray[np.int64], points: Tensor) -> Result:
     """Ask the model about points for some rows, in strict fp32 and in the numbers of this process."""
     rows = place.rows.select(torch.from_numpy(at))
-    images, labels = on_device(rows, place.loader)
+    images, labels = place.on_device(rows)
     points = points.cpu()
     finite = points.flatten(1).isfinite().all(1)
     points = torch.where(finite.view(-1, *[1] * (points.ndim - 1)), points, rows.images).to(images)  # fools nobody
@@ -240,13 +220,13 @@ def _check(place: _Place, at: NDArray[np.int64], points: Tensor) -> Result:
         return check(place.network, images, labels, points, **how)  # type: ignore[arg-type]
 
 
-def _facts(place: _Place, result: Result, at: NDArray[np.int64]) -> Facts:
+def _facts(place: Placement, result: Result, at: NDArray[np.int64]) -> Facts:
     part = place.rows.select(torch.from_numpy(at))
     priced = place.allowed.pose(part.images, part.labels).domain.priced
     return Facts.from_result(result, part.labels, None, part.images.to(result.x_adv.device), priced=priced)
 
 
-def _replay(place: _Place, now: Known, offered: Iterable[Submission]) -> tuple[Change, Lowered]:
+def _replay(place: Placement, now: Best, offered: Iterable[Submission]) -> tuple[Change, Lowered]:
     """Ask the model about points and return what becomes of the board, with the best point of each lowered sample."""
     best, winner = now.changes.copy(), np.full(len(now.changes), -1)
     replayed: list[tuple[str, NDArray[np.int64], Facts]] = []
@@ -276,20 +256,19 @@ def _replay(place: _Place, now: Known, offered: Iterable[Submission]) -> tuple[C
     return Change(place.rules.name, ids[winner >= 0].tolist(), refused, count), lowered
 
 
-def _write(store: Store, place: _Place, by: str, lowered: Lowered) -> None:
+def _write(store: Store, place: Placement, by: str, lowered: Lowered) -> None:
     """Add a cell for each tool that lowered samples."""
     if not lowered:
         return
-    turn = 1 + max(int(run.info.parameters["turn"]) for run in known(store, place.rules).runs)
+    turn = 1 + max(int(run.info.parameters["turn"]) for run in place.known(store)[0])
     run, where = store.begin(provenance(place.loader.device)), {int(row): at for at, row in enumerate(place.rows.ids)}
     for tool, facts in lowered.items():
-        ability = ability_of(place.network)
-        info = describe(place.card, place.rules, place.rows, place.allowed, ability, by, tool, turn)
+        info = place.describe(by, tool, turn)
         store.register([info])
         store.append(info.key, np.array([where[int(row)] for row in facts.row]), facts, run=run)
 
 
-def _merge(store: Store, place: _Place, by: str, offered: Iterable[Submission]) -> Change:
-    change, lowered = _replay(place, known(store, place.rules), offered)
+def _merge(store: Store, place: Placement, by: str, offered: Iterable[Submission]) -> Change:
+    change, lowered = _replay(place, place.known(store)[1], offered)
     _write(store, place, by, lowered)
     return change

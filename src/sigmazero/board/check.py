@@ -6,13 +6,10 @@ from dataclasses import dataclass, field
 
 from sigmazero.bench import verify as recheck
 from sigmazero.bench.loader import ABSENT, Loader, UntrustedCode
-from sigmazero.board.card import ModelCard
-from sigmazero.board.entry import CLEAN, describe, known, load_network, origin_of
+from sigmazero.board.entry import CLEAN, Placement, placements
 from sigmazero.board.folder import POINTS, BoardError, Leaderboard
 from sigmazero.board.prove import claims, unproved
-from sigmazero.core.model import Ability, ability_of
 from sigmazero.report.intervals import wilson
-from sigmazero.store.facts import CellInfo
 from sigmazero.store.store import Store, StoreError
 
 
@@ -54,53 +51,39 @@ def verify(board: Leaderboard, loader: Loader, again: float | None = None) -> Bo
 
 
 def _verify_entry(board: Leaderboard, slug: str, loader: Loader, done: BoardVerdict, again: float | None) -> None:
-    card, place = board.card(slug), f"entries/{slug}"
-    if card.sha256 is None:
+    file = f"entries/{slug}"
+    if board.card(slug).sha256 is None:
         raise BoardError("card.toml has no sha256; add the model again")
-    network = load_network(card, board.entry(slug), loader)
+    places = placements(board, slug, loader)
     own = Loader(loader.device)  # it is given all it needs, and trusts nothing else that the store names
-    own.give_model(card.spec, network)
     with Store(board.entry(slug) / POINTS) as store:
-        for name in card.boards:
-            if name not in board.boards:
-                raise BoardError(f"card.toml names a board {name!r} that is not there")
-            own.give_rows(board.boards[name].data, board.rows(name, loader))
-        if other := sorted({info.attack for info in store.cells() if not _fits_card(board, card, info)}):
+        for place in places:
+            own.give_model(place.card.spec, place.network)
+            own.give_rows(place.rules.data, place.rows)
+        origins = {place.rules.name: place.origin() for place in places}
+        if other := sorted({info.attack for info in store.cells() if info.origin != origins.get(info.dataset)}):
             raise BoardError(f"{POINTS} says of {', '.join(other)} that the model or the rows are not the card's")
         verdict = recheck.verify(store, own)
         done.points += verdict.found
         done.unchecked += 0 if again is not None else claims(store)
-        done.wrong += [f"{place}/{POINTS}: {each}" for each in verdict.disagreements]
-        done.skipped += [f"{place}/{POINTS}: {each}" for each in verdict.skipped]
-        if not verdict.disagreements:
-            for name in card.boards:
-                broken = _broken_rules(board, card, name, store, loader, ability_of(network))
-                done.wrong += [f"{place}: {what}" for what in broken]
-                if again is not None:
-                    done.skipped += [f"{place}: {what}" for what in unproved(board, slug, name, network, loader, again)]
+        done.wrong += [f"{file}/{POINTS}: {each}" for each in verdict.disagreements]
+        done.skipped += [f"{file}/{POINTS}: {each}" for each in verdict.skipped]
+        for place in places if not verdict.disagreements else ():
+            done.wrong += [f"{file}: {what}" for what in _broken_rules(place, store)]
+            if again is not None:
+                done.skipped += [f"{file}: {what}" for what in unproved(place, again)]
 
 
-def _fits_card(board: Leaderboard, card: ModelCard, info: CellInfo) -> bool:
-    """Return whether a cell says of model and rows what the card and the rules say."""
-    rules = board.boards.get(info.dataset)
-    return rules is not None and info.dataset in card.boards and info.origin == origin_of(card, rules)
-
-
-def _broken_rules(
-    board: Leaderboard, card: ModelCard, name: str, store: Store, loader: Loader, ability: Ability
-) -> list[str]:
-    """Return what is not as the rules of the board ask, though every point holds."""
-    rules, rows, allowed = board.boards[name], board.rows(name, loader), board.allowed(name, loader)
-    wrong: list[str] = []
-    best = known(store, rules)
-    for info in (run.info for run in best.runs):
+def _broken_rules(place: Placement, store: Store) -> list[str]:
+    """Return what breaks the rules of the board, though every point holds."""
+    card, wrong = place.card, []
+    runs, best = place.known(store)
+    for info in (run.info for run in runs):
         by, tool, turn = (info.parameters[key] for key in ("by", "tool", "turn"))
-        if describe(card, rules, rows, allowed, ability, by, tool, turn).key != info.key:
+        if place.describe(by, tool, turn).key != info.key:
             wrong.append(f"{POINTS} has points by {by or CLEAN!r} that are about another model, board or space")
-    for place in (best.changes < best.lower).nonzero()[0]:
-        bounds = f"{best.changes[place]:g} changes fool it, and {best.lower[place]:g} are proved to be needed"
-        wrong.append(f"board {name}, row {int(rows.ids[place])}: {bounds}")
-    right = int((best.changes > 0).sum())
-    if card.accuracy is not None and card.accuracy / 100 > wilson(right, len(rows), level=0.999)[1]:
-        wrong.append(f"card.toml says {card.accuracy:g} % accuracy; on board {name} {right} of {len(rows)} are right")
+    right, rows = int((best.changes > 0).sum()), len(best.rows)
+    if card.accuracy is not None and card.accuracy / 100 > wilson(right, rows, level=0.999)[1]:
+        claim = f"card.toml says {card.accuracy:g} % accuracy"
+        wrong.append(f"{claim}; on board {place.rules.name} {right} of {rows} are right")
     return wrong

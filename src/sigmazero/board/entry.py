@@ -1,13 +1,11 @@
-"""Read an entry: the model that its card names, and the best point of each sample in its store."""
+"""Load an entry on its boards: the model that its card names, and the best point of each sample in its store."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from torch import Tensor, nn
 
 from sigmazero import models
@@ -16,14 +14,14 @@ from sigmazero.bench.cells import about
 from sigmazero.bench.constraints import Allowed
 from sigmazero.bench.loader import Loader, refuse_untrusted
 from sigmazero.board.card import ModelCard
-from sigmazero.board.folder import BoardError, BoardRules
-from sigmazero.core.model import Ability
+from sigmazero.board.folder import CARD, BoardError, BoardRules, Leaderboard
+from sigmazero.core.model import ability_of
 from sigmazero.data import Rows
-from sigmazero.report.runs import Run, merge
-from sigmazero.store.facts import CellInfo, Floats
+from sigmazero.report.runs import Best, Run, merge
+from sigmazero.store.facts import CellInfo
 from sigmazero.store.store import Store
 
-CLEAN = "clean answers"  # the cell that every entry begins with: what the model says of the rows as they are
+CLEAN = "clean answers"  # the first cell of every entry: the model's answers to the clean rows
 FORMAT = "board 1"
 
 
@@ -41,71 +39,86 @@ def load_network(card: ModelCard, folder: Path, loader: Loader) -> nn.Module:
     return network
 
 
-def describe(
-    card: ModelCard, rules: BoardRules, rows: Rows, allowed: Allowed, ability: Ability, by: str, tool: str, turn: int
-) -> CellInfo:
-    """Return the cell of what somebody found with some tool; `turn` counts an entry's submissions.
-
-    It has the form of a benchmark's cell, so that everything that reads and checks stores works here as well.
-    """
-    assert card.sha256 is not None  # a card in an entry has it
-    parameters: dict[str, Any] = {"steps": 0, "by": by, "tool": tool, "turn": turn, "ability": ability}
-    question: dict[str, Any] = {
-        "format": FORMAT,
-        "attack": {"class": "Submission", "version": 1, "parameters": parameters},
-        "model": {"weights": card.sha256, "code": {}},
-        "data": rows.content_hash,
-        "ids": identity.hash_integers(rows.ids),
-        "targets": None,
-        "unit": rules.unit,
-        "budget": None,
-        "seed": 0,
-        "precision": "fp32",
-        **allowed.identity(tuple(rows.images.shape[1:])),
-    }
-    return CellInfo.of(
-        question,
-        model=card.name,
-        dataset=rules.name,
-        attack=tool,
-        rows=len(rows),
-        origin=origin_of(card, rules),
-        about=about(rows, allowed),
-    )
-
-
-def origin_of(card: ModelCard, rules: BoardRules) -> dict[str, Any]:
-    """Return where a cell says that its model and rows came from."""
-    return {"model": asdict(card.spec), "data": asdict(rules.data), "target": None}
-
-
 @dataclass(frozen=True)
-class Known:
-    """The best of each sample of an entry on a board, in the order of the rows.
+class Placement:
+    """An entry on one of its boards, with its model loaded."""
 
-    runs     the clean answers first, then submissions in the order in which they came
-    changes  0 for a sample that is wrong already, infinite for one that nobody fooled
-    lower    changes that are needed: what is proved, otherwise 1, or 0 for a sample that is wrong already
-    """
+    board: Leaderboard
+    slug: str
+    card: ModelCard
+    rules: BoardRules
+    network: nn.Module
+    loader: Loader
 
-    runs: Sequence[Run]
-    changes: Floats
-    lower: Floats
+    @property
+    def rows(self) -> Rows:
+        """Return the rows of the board."""
+        return self.board.rows(self.rules.name, self.loader)
+
+    @property
+    def allowed(self) -> Allowed:
+        """Return what may change on the board."""
+        return self.board.allowed(self.rules.name, self.loader)
+
+    def on_device(self, rows: Rows) -> tuple[Tensor, Tensor]:
+        """Return inputs and labels where the model is."""
+        return rows.images.to(self.loader.device), rows.labels.to(self.loader.device)
+
+    def origin(self) -> dict[str, Any]:
+        """Return what a cell states as the origin of its model and rows."""
+        return {"model": asdict(self.card.spec), "data": asdict(self.rules.data), "target": None}
+
+    def describe(self, by: str, tool: str, turn: int) -> CellInfo:
+        """Return the cell of a submission: points by a person and a tool; `turn` counts an entry's submissions.
+
+        It has the form of a benchmark's cell, so that everything that reads and checks stores works here as well.
+        """
+        rows, allowed = self.rows, self.allowed
+        parameters = {"steps": 0, "by": by, "tool": tool, "turn": turn, "ability": ability_of(self.network)}
+        question: dict[str, Any] = {
+            "format": FORMAT,
+            "attack": {"class": "Submission", "version": 1, "parameters": parameters},
+            "model": {"weights": self.card.sha256, "code": {}},
+            "data": rows.content_hash,
+            "ids": identity.hash_integers(rows.ids),
+            "targets": None,
+            "unit": self.rules.unit,
+            "budget": None,
+            "seed": 0,
+            "precision": "fp32",
+            **allowed.identity(tuple(rows.images.shape[1:])),
+        }
+        return CellInfo.of(
+            question,
+            model=self.card.name,
+            dataset=self.rules.name,
+            attack=tool,
+            rows=len(rows),
+            origin=self.origin(),
+            about=about(rows, allowed),
+        )
+
+    def known(self, store: Store) -> tuple[list[Run], Best]:
+        """Return the runs of the entry, the clean answers first, and the best of each sample.
+
+        Of equals the one that came first counts. A point below what is proved is refused.
+        """
+        name = self.rules.name
+        cells = [info for info in store.cells() if info.dataset == name and info.unit == self.rules.unit]
+        cells.sort(key=lambda info: (int(info.parameters.get("turn", 0)), info.attack))
+        if not cells or cells[0].attack != CLEAN or not store.stored(cells[0].key).all():
+            raise BoardError(f"{store.path}: the model's clean answers on board {name} are missing; add it again")
+        runs = [
+            Run(info, store.facts(info.key, perturbations=False), store.proved(info.key), info.unit, info.attack)
+            for info in cells
+        ]
+        return runs, merge(runs)
 
 
-def known(store: Store, rules: BoardRules) -> Known:
-    """Return the best of each sample; of equals the one that came first."""
-    cells = [info for info in store.cells() if info.dataset == rules.name and info.unit == rules.unit]
-    cells.sort(key=lambda info: (int(info.parameters.get("turn", 0)), info.attack))
-    if not cells or cells[0].attack != CLEAN or not store.stored(cells[0].key).all():
-        raise BoardError(f"{store.path}: the model's clean answers on board {rules.name} are missing; add it again")
-    runs = [Run(info, store.facts(info.key, perturbations=False), unit=info.unit) for info in cells]
-    changes = merge(runs).changes
-    least = store.proved(cells[0].key)
-    lower = np.maximum(1, 0 if least is None else least)
-    return Known(runs, changes, np.where(changes == 0, 0.0, lower))
-
-
-def on_device(rows: Rows, loader: Loader) -> tuple[Tensor, Tensor]:
-    """Return inputs and labels where the models are."""
-    return rows.images.to(loader.device), rows.labels.to(loader.device)
+def placements(board: Leaderboard, slug: str, loader: Loader) -> list[Placement]:
+    """Load an entry's model, and return the entry on each of its boards."""
+    card = board.card(slug)
+    if unknown := [name for name in card.boards if name not in board.boards]:
+        raise BoardError(f"{CARD} names a board {unknown[0]!r} that is not there")
+    network = load_network(card, board.entry(slug), loader)
+    return [Placement(board, slug, card, board.boards[name], network, loader) for name in card.boards]

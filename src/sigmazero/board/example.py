@@ -1,4 +1,4 @@
-"""A leaderboard to look at: boards of data that is here, with the models that are here."""
+"""Build an example of a leaderboard from the data and models on this machine."""
 
 from __future__ import annotations
 

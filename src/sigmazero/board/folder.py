@@ -67,11 +67,17 @@ class Leaderboard:
     @property
     def slugs(self) -> list[str]:
         """Return the names of the entries' folders."""
-        return sorted(each.parent.name for each in self.path.glob(f"entries/[!.]*/{CARD}"))
+        names = {each.parent.name for each in self.path.glob(f"entries/*/{CARD}")}
+        former = {name[1 : -len(OLD)] for name in names if name.endswith(OLD)}
+        return sorted({name for name in names if not name.startswith(".")} | former)
 
     def entry(self, slug: str) -> Path:
-        """Return the folder of an entry."""
-        return self.path / "entries" / slug
+        """Return the folder of an entry: the former one while no other has taken its place."""
+        place, old = self._folder(slug), self._folder(f".{slug}{OLD}")
+        return old if old.exists() and not place.exists() else place
+
+    def _folder(self, name: str) -> Path:
+        return self.path / "entries" / name
 
     def card(self, slug: str) -> ModelCard:
         """Return the card of an entry."""
@@ -107,7 +113,7 @@ class Leaderboard:
         return DataSpec(spec.name, str(self.path / spec.source), spec.rows, spec.limit, spec.seed)
 
     def allowed(self, name: str, loader: Loader) -> Allowed:
-        """Return what may change on a board: what the data says, else every value from 0 to 1."""
+        """Return what may change on a board: as the data states it, else every value from 0 to 1."""
         return Allowed().on(self.rows(name, loader))
 
     @contextmanager
@@ -126,7 +132,7 @@ class Leaderboard:
     @contextmanager
     def rewriting(self, slug: str) -> Iterator[Path]:
         """Yield a copy of an entry's folder to change; it takes the entry's place if nothing went wrong."""
-        place, part, old = (self.entry(name) for name in (slug, f".{slug}{PART}", f".{slug}{OLD}"))
+        place, part, old = (self._folder(name) for name in (slug, f".{slug}{PART}", f".{slug}{OLD}"))
         try:
             if place.exists():
                 shutil.copytree(place, part, symlinks=True)
@@ -146,9 +152,9 @@ class Leaderboard:
 
     def _settle(self, slug: str) -> None:
         """Remove the former state of an entry, or put it back if no other took its place."""
-        old = self.entry(f".{slug}{OLD}")
-        if old.exists() and not self.entry(slug).exists():
-            os.replace(old, self.entry(slug))
+        old = self._folder(f".{slug}{OLD}")
+        if old.exists() and not self._folder(slug).exists():
+            os.replace(old, self._folder(slug))
         shutil.rmtree(old, ignore_errors=True)
 
 
@@ -176,17 +182,8 @@ class BoardFile(Table):
     boards: dict[str, BoardTable] = Field(default={})
 
 
-def slug_of(name: str) -> str:
-    """Return a name for an entry's folder.
-
-    >>> slug_of("../ResNet 20 (mine)")
-    'resnet-20-mine'
-    """
-    return re.sub(r"[^a-z0-9]+", "-", name.lower())[:60].strip("-") or "model"
-
-
 def new_board(path: Path, name: str, spec: DataSpec, unit: Unit, ks: Sequence[int]) -> Rows:
-    """Write a board into the rules of a leaderboard, new or at hand; a file of rows is copied beside them."""
+    """Add a board to the rules of a leaderboard, which may be new; a file of rows is copied into its folder."""
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):
         raise ValueError(f"a board called {name!r}: use small letters, digits and hyphens")
     old = (path / RULES).read_text(encoding="utf-8") if (path / RULES).exists() else ""
@@ -215,7 +212,7 @@ def new_board(path: Path, name: str, spec: DataSpec, unit: Unit, ks: Sequence[in
 
 
 def _copied(source: Path, folder: Path) -> list[str]:
-    """Copy a file of rows with the files beside it that describe it; return their names, its own first."""
+    """Copy a file of rows and the files that describe it; return their names, its own first."""
     beside = [source.with_name(f"{stem(source)}{ending}") for ending in (".toml", ".space.toml")]
     files = [source, *(file for file in beside if file.is_file())]
     for file in files:

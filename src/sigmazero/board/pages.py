@@ -41,7 +41,7 @@ def _source(board: Leaderboard, slug: str, opened: ExitStack, loader: Loader) ->
 
 
 def zoo_card(model: str) -> dict[str, str]:
-    """Return what the zoo says of a model; nothing of a model of one's own, which may have the same name."""
+    """Return what the zoo knows of a model; empty for a user's own model, which may have the same name."""
     entry = find(model)
     if entry is None:
         return {}

@@ -7,24 +7,22 @@ those are marked as not checked until they are proved here too.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from torch import nn
 
 from sigmazero.bench.loader import Loader
 from sigmazero.bench.plan import ModelSpec
-from sigmazero.bench.proofs import METHOD, VERSION, proof_key, recall_proofs
+from sigmazero.bench.proofs import METHOD, OVER_REALS, VERSION, proof_key, recalled
 from sigmazero.board.card import ModelCard
-from sigmazero.board.entry import known, load_network
+from sigmazero.board.entry import Placement, placements
 from sigmazero.board.folder import POINTS, BoardError, Leaderboard
 from sigmazero.certifier.certify import certify
 from sigmazero.data import Rows
 from sigmazero.report.pages.leaderboard import UNCHECKED
-from sigmazero.store.facts import Integers
+from sigmazero.report.runs import Best
 from sigmazero.store.proofs import Proof, ProofKey, row_digests
 from sigmazero.store.store import Store
 
@@ -54,46 +52,44 @@ def prove(
     source      a store with proofs (`sigmazero certify --store`): its bounds are taken over and marked as not checked
     """
     with board.changing():
-        slug = board.find(entry)
-        card = board.card(slug)
-        network = load_network(card, board.entry(slug), loader)
         how = {"up_to": up_to, "time_limit": time_limit}
-        return [_prove(board, slug, name, network, loader, source, how) for name in card.boards]
+        return [_prove(place, source, how) for place in placements(board, board.find(entry), loader)]
 
 
-def _prove(
-    board: Leaderboard, slug: str, name: str, network: nn.Module, loader: Loader, source: Path | None, how: Any
-) -> RaisedBounds:
-    card, rules, rows = board.card(slug), board.boards[name], board.rows(name, loader)
-    allowed = board.allowed(name, loader)
-    if allowed.space is not None:
+def _prove(place: Placement, source: Path | None, how: Any) -> RaisedBounds:
+    rows, folder, name = place.rows, place.board.entry(place.slug), place.rules.name
+    if place.allowed.space is not None:
         raise BoardError(f"board {name}: what may change there is no box, and nothing is proved in other spaces yet")
     digests = row_digests(rows.images, rows.labels)
-    with Store(board.entry(slug) / POINTS) as store:
-        before = known(store, rules)
-        own = ProofKey.of_cell(before.runs[0].info)
-        assert own is not None  # cells of a board have an identity
-        checked = {row: one.least for row, one in store.proofs(own).items() if not one.method.endswith(UNCHECKED)}
+    with Store(folder / POINTS) as store:
+        own, before, stored = _known(store, place)
+    checked = {row: one.least for row, one in stored.items() if not one.method.endswith(UNCHECKED)}
     bound = np.maximum([checked.get(row, 0) for row in digests], before.changes > 0)
     made: dict[str, Proof] = {}
     if source is not None:
-        key = proof_key(network, rules.unit, allowed, rows, _spec(card, board.entry(slug)))
-        given = recall_proofs(source, key, rows, network)
-        made = {
-            digests[at]: Proof(int(given[at]), f"{METHOD}, {UNCHECKED}", VERSION)
-            for at in np.flatnonzero((given > bound) & (before.changes > 0))
-        }
+        key = proof_key(place.network, place.rules.unit, place.allowed, rows, _spec(place.card, folder))
+        for at, proof in enumerate(recalled(source, key, rows, place.network)):
+            if proof is not None and proof.least > bound[at] and before.changes[at] > 0:
+                made[digests[at]] = replace(proof, method=f"{proof.method}, {UNCHECKED}")
     else:
-        left = np.flatnonzero((before.changes > bound) & (bound <= how["up_to"]))  # others are exact, or proved
-        if len(left):
-            proved = _certified(network, rows.select(left.tolist()), rules.unit, loader, how)
-            made = {digests[at]: Proof(int(least), METHOD, VERSION) for at, least in zip(left, proved, strict=True)}
-    with board.rewriting(slug) as folder, Store(folder / POINTS, write=True) as store:
+        left = np.flatnonzero((before.changes > bound) & (bound <= how["up_to"])).tolist()  # others are exact or proved
+        if left:
+            found = _certified(place, rows.select(left), how)
+            made = {digests[at]: proof for at, proof in zip(left, found, strict=True)}
+    with place.board.rewriting(place.slug) as part, Store(part / POINTS, write=True) as store:
         store.keep_digests(rows.content_hash, digests)
         store.prove(own, made)
-        after = known(store, rules)
+        _, after, _ = _known(store, place)
     raised = rows.ids.numpy()[after.lower > before.lower].tolist()
     return RaisedBounds(name, raised, int((after.lower == after.changes).sum()), len(rows))
+
+
+def _known(store: Store, place: Placement) -> tuple[ProofKey, Best, dict[str, Proof]]:
+    """Return what proofs of an entry are about, the best of each sample, and the proofs by the rows' digests."""
+    runs, best = place.known(store)
+    key = ProofKey.of_cell(runs[0].info)
+    assert key is not None  # cells of a board have an identity
+    return key, best, store.proofs(key)
 
 
 def _spec(card: ModelCard, folder: Path) -> ModelSpec:
@@ -102,15 +98,16 @@ def _spec(card: ModelCard, folder: Path) -> ModelSpec:
     return ModelSpec(card.name, place, card.weights, card.normalize)
 
 
-def _certified(network: nn.Module, rows: Rows, unit: Any, loader: Loader, how: Any) -> Integers:
-    """Return what can be proved of rows for the model's own rounding, by which points are replayed too.
+def _certified(place: Placement, rows: Rows, how: Any) -> list[Proof]:
+    """Prove what can be proved of rows; the method of a proof names the arithmetic in which it holds.
 
     Points are known already, so no attack goes first.
     """
-    images, labels = rows.images.to(loader.device), rows.labels.to(loader.device)
-    found = certify(network, images, labels, unit=unit, attack=None, **how)
-    lower: Integers = torch.where(found.over_reals, 0, found.lower).cpu().numpy()
-    return lower
+    found = certify(place.network, *place.on_device(rows), unit=place.rules.unit, attack=None, **how)
+    return [
+        Proof(least, OVER_REALS if reals else METHOD, VERSION)
+        for least, reals in zip(found.lower.tolist(), found.over_reals.tolist(), strict=True)
+    ]
 
 
 def claims(store: Store) -> int:
@@ -119,17 +116,17 @@ def claims(store: Store) -> int:
     return sum(proof.least > 1 and proof.method.endswith(UNCHECKED) for proof in proofs)
 
 
-def unproved(
-    board: Leaderboard, slug: str, name: str, network: nn.Module, loader: Loader, seconds: float
-) -> Iterator[str]:
+def unproved(place: Placement, seconds: float) -> Iterator[str]:
     """Prove every bound of an entry on a board again; yield a line for each that does not come out in time."""
-    rules, rows = board.boards[name], board.rows(name, loader)
-    with Store(board.entry(slug) / POINTS) as store:
-        least = store.proved(known(store, rules).runs[0].info.key)
-    for bound in sorted(set() if least is None else {int(each) for each in least if each > 1}):
-        places = np.flatnonzero(least == bound)
-        how = {"up_to": bound - 1, "time_limit": seconds}
-        again = _certified(network, rows.select(torch.from_numpy(places).tolist()), rules.unit, loader, how)
-        for place in places[again < bound]:
-            short = f"that {bound} changes are needed did not come out again in {seconds:g} s"
-            yield f"board {name}, row {int(rows.ids[place])}: {short}"
+    rows = place.rows
+    with Store(place.board.entry(place.slug) / POINTS) as store:
+        stored = _known(store, place)[2]
+    proofs = {at: stored[row] for at, row in enumerate(row_digests(rows.images, rows.labels)) if row in stored}
+    for bound in sorted({proof.least for proof in proofs.values() if proof.least > 1}):
+        at = [each for each, proof in proofs.items() if proof.least == bound]
+        found = _certified(place, rows.select(at), {"up_to": bound - 1, "time_limit": seconds})
+        for each, again in zip(at, found, strict=True):
+            weaker = again.method == OVER_REALS and not proofs[each].method.startswith(OVER_REALS)
+            if again.least < bound or weaker:
+                short = f"that {bound} changes are needed did not come out again in {seconds:g} s"
+                yield f"board {place.rules.name}, row {int(rows.ids[each])}: {short}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +65,7 @@ def show_table(made: Table) -> None:
     to = screen()
     to.print(visible(made.caption), soft_wrap=True)
     if made.compared:
-        to.print(formats.rich_table(formats.beside_paper(made), left=(*made.words, "figure")))
+        to.print(formats.rich_table(formats.rows(replace(made, intervals=True)), down=True))
         for text in (formats.QUERIES.capitalize(), formats.caution(made)):
             if text:
                 to.print(text, soft_wrap=True)

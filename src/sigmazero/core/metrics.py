@@ -311,6 +311,6 @@ def kqueries(samples: Samples) -> float:
 
 
 metric("seconds_per_sample", over="seconds", decimals=4, of=("run",))(average)
-metric("seconds", over="seconds", heading="s/sample", decimals=4, of=("store",))(average)
+metric("seconds", over="seconds", heading="s", decimals=4, of=("store",))(average)
 for _outcome in (Outcome.NON_FINITE, Outcome.UNVERIFIED, Outcome.NO_START):
     metric(_outcome.name.lower(), over="outcome", kind="share", hidden=True)(partial(_ended, outcome=_outcome))

@@ -1,4 +1,4 @@
-"""Find what the samples of a run or a group have in common: classes, changed features, who needs fewer, transfer."""
+"""Break results down: by class, by changed feature, attack against attack, and from model to model."""
 
 from __future__ import annotations
 
@@ -20,22 +20,6 @@ MAX_CLASSES = 20  # of a grid; more would not be read
 
 
 @dataclass(frozen=True)
-class ClassLine:
-    """A true class: its samples, its figures, and the class that its examples are mostly taken for.
-
-    `fooled` is the share fooled within the budget; with a budget the median is not known.
-    """
-
-    label: int
-    samples: int
-    clean: float
-    median: float | None
-    fooled: float
-    becomes: int | None
-    share: float
-
-
-@dataclass(frozen=True)
 class Grid:
     """Shares from rows to columns, NaN where nothing is known; `left_out` rows and columns were too many to show."""
 
@@ -44,28 +28,6 @@ class Grid:
     shares: Floats
     title: str = ""
     left_out: int = 0
-
-
-def by_class(run: Run) -> list[ClassLine]:
-    """Return a line per true class, in the order of their numbers."""
-    facts, found = run.facts, run.facts.outcome == Outcome.FOUND
-    made = []
-    for label in np.unique(facts.label).tolist():
-        mine = facts.label == label
-        targets, counts = np.unique(facts.prediction[mine & found], return_counts=True)
-        first = int(counts.argmax()) if len(counts) else None
-        made.append(
-            ClassLine(
-                label,
-                int(mine.sum()),
-                float((facts.clean_prediction == facts.label)[mine].mean()),
-                metrics.median(run.changes[mine]) if run.budget is None else None,
-                metrics.average(facts.success[mine]),
-                None if first is None else int(targets[first]),
-                0.0 if first is None else float(counts[first] / counts.sum()),
-            )
-        )
-    return made
 
 
 def confusion(run: Run) -> Grid:

@@ -16,8 +16,8 @@ from sigmazero.core.messages import harmless
 from sigmazero.core.metrics import Floats
 from sigmazero.report.formats import escape_markdown, markdown, number
 from sigmazero.report.intervals import Interval, median_interval, paired_difference
-from sigmazero.report.pages.curve import INK, Series, axis, chart, colour
-from sigmazero.report.pages.render import Cell, Column, PageTable, render
+from sigmazero.report.pages.curve import INK, Series, chart, colour
+from sigmazero.report.pages.render import PageTable, lined_up, render
 from sigmazero.report.runs import COST, Group, Run, groups, table_ks
 
 MAX_CHANGES = 20  # changed rows of a run that people see; a CSV file has all
@@ -101,7 +101,7 @@ class Comparison:
         ]
         for pair in self.pairs:
             parts.append(f"{escape_markdown(label(pair))}, {self.counts(pair)}.")
-            if rows := changed_rows(pair):
+            if rows := changed_rows(pair)[:MAX_CHANGES]:
                 parts.append(markdown(rows))
         return "\n\n".join([*parts, *map(escape_markdown, self.alone)]) + "\n"
 
@@ -118,20 +118,15 @@ class Comparison:
 
     def to_page(self) -> str:
         """Return a page with the figures, the curves of each pair and the rows that changed."""
-        columns = [
-            Column("run"),
-            Column("figure"),
-            *(Column(name, True) for name in ("before", "after", "difference", "95 %")),
-        ]
         lines = [{"run": label(pair), **line} for pair in self.pairs for line in self._figures(pair)]
-        rows = [[Cell(line[column.heading]) for column in columns] for line in lines]
+        caption = "Figures before and after, on the samples that both have"
         charts = [_chart(pair, at, self.names) for at, pair in enumerate(self.pairs)]
         tables = [_rows_table(pair, at) for at, pair in enumerate(self.pairs)]
         return render(
             "comparison.html",
             title=f"{self.names[0]} and {self.names[1]}",
             names=self.names,
-            figures=PageTable("figures", "Figures before and after, on the samples that both have", columns, rows),
+            figures=lined_up("figures", caption, lines, ["run", "figure"]),
             pairs=[
                 {"name": label(pair), "counts": self.counts(pair), "chart": one, "table": table}
                 for pair, one, table in zip(self.pairs, charts, tables, strict=True)
@@ -190,12 +185,11 @@ def _pairs(first: Group, second: Group) -> list[Pair]:
 
 
 def changed_rows(pair: Pair) -> list[dict[str, str]]:
-    """Return the rows that changed most, as texts."""
-    rows = [
+    """Return the rows that changed as texts, the largest difference first."""
+    return [
         {"row": str(row), "before": number(before), "after": number(after), "difference": _signed(after - before)}
         for row, before, after in pair.changed()
     ]
-    return rows[:MAX_CHANGES]
 
 
 def label(pair: Pair) -> str:
@@ -238,19 +232,9 @@ def _chart(pair: Pair, place: int, names: tuple[str, str]) -> dict[str, Any]:
         Series(names[0], INK, pair.changes[0], "5 3"),
     ]
     end = max(group.end, float(pair.before.budget or 0))
-    return chart(f"curve-{place}", label(pair), series, end=end, axis=axis(pair.before.unit))
+    return chart(f"curve-{place}", label(pair), series, end=end, unit=pair.before.unit)
 
 
 def _rows_table(pair: Pair, place: int) -> PageTable:
-    rows = [
-        [
-            Cell(str(row), row),
-            *(Cell(number(k), k) for k in (before, after)),
-            Cell(_signed(after - before), after - before),
-        ]
-        for row, before, after in pair.changed()
-    ]
-    columns = [Column(name, True) for name in ("row", "before", "after", "difference")]
-    return PageTable(
-        f"changed-{place}", "Rows that need other changes than before, the largest difference first", columns, rows
-    )
+    caption = "Rows that need other changes than before, the largest difference first"
+    return lined_up(f"changed-{place}", caption, changed_rows(pair), ())

@@ -1,4 +1,4 @@
-"""Collect what makes the figures of a store doubtful: what the doctor found, and what the stored results show."""
+"""Collect reasons to doubt the figures of a store: findings of the doctor, and what the stored results show."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CellFindings = dict[str, list[Finding]]
 def findings(store: Store, runs: Sequence[Run]) -> CellFindings:
     """Return the findings about each of these runs, by the key of its cell.
 
-    A run that the doctor was not asked about, and of which nothing else is found, has no entry.
+    A run that the doctor did not examine and that shows nothing itself has no entry.
     """
     doctor = store.findings()
     found = {
@@ -46,7 +46,7 @@ def errors(found: CellFindings, allow: Collection[str] = ()) -> list[Finding]:
 
 
 def relevant(found: Iterable[Finding], attack: str) -> list[Finding]:
-    """Return findings about a model as they concern an attack: one without gradients is only warned about them."""
+    """Return findings about a model for one attack: without gradients, findings about gradients are warnings."""
     blind = NEEDS.get(attack, "gradients") != "gradients"
     return [replace(each, severity="warning") if blind and each.code in GRADIENTS else each for each in found]
 

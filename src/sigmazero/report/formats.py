@@ -9,15 +9,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from torch import Tensor
-
 from sigmazero.core import metrics
 from sigmazero.core.messages import harmless, visible
-from sigmazero.core.metrics import Samples
-from sigmazero.core.result import Result
+from sigmazero.core.metrics import Metric, Samples
 from sigmazero.report.intervals import wilson
 from sigmazero.report.runs import choose_ks
-from sigmazero.report.table import ENDS, Column, Line, Table, best, difference, ends
+from sigmazero.report.table import ENDS, Line, Table, best, difference, ends
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -77,7 +74,7 @@ def count(many: int, what: str) -> str:
     return f"{many} {what}{'' if many == 1 else 's'}"
 
 
-def figure(value: float | None, column: Column) -> str:
+def figure(value: float | None, column: Metric) -> str:
     """Return a figure of a table; shares in percent, without the sign."""
     if value is None:
         return NONE
@@ -89,13 +86,13 @@ def figure(value: float | None, column: Column) -> str:
     return f"{value:.2f}" if value >= 0.1 or value == 0 else f"{value:.2g}"
 
 
-def ends_text(line: Line, column: Column) -> str:
+def ends_text(line: Line, column: Metric) -> str:
     """Return the 95 % interval of a figure in brackets, nothing where it has none."""
     found = ends(line, column)
     return "" if found is None else f"({figure(found[0], column)}–{figure(found[1], column)})"
 
 
-def difference_text(line: Line, column: Column) -> str:
+def difference_text(line: Line, column: Metric) -> str:
     """Return ours less the paper's with its sign, nothing where there is no difference to give."""
     gap = difference(line.figures[column.name], line.paper.get(column.name))
     return "" if gap is None else f"{'−' if gap < 0 else '+'}{figure(abs(gap), column)}"
@@ -126,32 +123,14 @@ def rows(table: Table, *, word: Text = str, strong: Text = str) -> list[dict[str
     return made
 
 
-def _paper(line: Line, column: Column) -> str:
+def _paper(line: Line, column: Metric) -> str:
     theirs = line.paper.get(column.name)
     gap = difference_text(line, column)
     return figure(theirs, column) + (f" ({gap})" if gap else "")
 
 
-def beside_paper(table: Table) -> list[dict[str, str]]:
-    """Return a row per run and figure, with the paper's figure beside ours: fits a terminal."""
-    made: list[dict[str, str]] = []
-    for line in (line for block in table.blocks for line in block):
-        for place, column in enumerate(table.columns):
-            made.append(
-                {
-                    **{name: line.words[name] if place == 0 else "" for name in table.words},
-                    "figure": column.heading,
-                    "ours": figure(line.figures[column.name], column),
-                    "95 %": ends_text(line, column),
-                    "paper": figure(line.paper.get(column.name), column),
-                    "less paper": difference_text(line, column) or NONE,
-                }
-            )
-    return made
-
-
 def caution(table: Table) -> str:
-    """Return why the paper's figures do not compare, or how little few samples say; nothing where all is well."""
+    """Return a warning if the paper has no figures for these runs, or if the samples are few; empty otherwise."""
     lines = [line for block in table.blocks for line in block]
     if not any(line.paper for line in lines):
         return "The paper has no figures for these runs: models, data, attacks and steps must be those of experiments/."
@@ -163,28 +142,15 @@ def caution(table: Table) -> str:
     return f"Caution: with n = {fewest} samples {wide}; most smaller differences from the paper are chance."
 
 
-def result_row(
-    result: Result, labels: Tensor | None, ks: Sequence[float] | None = None, costs: Sequence[float] = ()
-) -> dict[str, str]:
-    """Return the figures of one result as texts.
-
-    labels  the true classes, also after a targeted attack; None where they are not known
-    ks      numbers of changes to give success rates at; by default the quartiles
-    costs   costs to give success rates at, where changes have some
-
-    With a budget only the rate there is known: a sample ends with the first point within it.
-    """
-    row = sample_row(result.samples(labels), result.budget, result.unit, ks)
-    if result.budget is None and len(costs):
-        row |= {f"ASR at cost {number(cost)}": percent(result.asr_at_cost(cost)) for cost in costs}
-        row |= {"median cost": number(metrics.median(result.cost.double().cpu().numpy()))}
-    return row
-
-
 def sample_row(
     samples: Samples, budget: int | None = None, unit: str = "feature", ks: Sequence[float] | None = None
 ) -> dict[str, str]:
-    """Return the figures of one run as texts; ks are as for `result_row`."""
+    """Return the figures of one run as texts.
+
+    ks  numbers of changes to give success rates at; by default the quartiles
+
+    With a budget only the rate there is known: a sample ends with the first point within it.
+    """
     wanted = choose_ks([samples.changes]) if ks is None else sorted(ks)
     row = {"samples": f"{len(samples)}"}
     for each in metrics.asked("run", [*wanted, math.inf] if budget is None else [budget]):
@@ -207,7 +173,7 @@ def headings(lines: Sequence[TextRow]) -> list[str]:
 def rich_table(lines: Sequence[TextRow], left: Sequence[str] = (), *, down: bool = False) -> RichTable:
     """Return a table for the terminal, one row per line; `left` names the columns of words.
 
-    With `down` every row becomes a column under its first text, which suits many figures of a few runs.
+    With `down` every row becomes a column under its first text: for many figures of a few runs.
     """
     from rich import box
     from rich.table import Table

@@ -16,7 +16,7 @@ from sigmazero.core.result import Result
 from sigmazero.report import spaces
 from sigmazero.report.figures import curves, pictures, style
 from sigmazero.report.figures.pictures import choose, is_image
-from sigmazero.report.formats import headings, result_row
+from sigmazero.report.formats import headings, sample_row
 from sigmazero.report.pages.render import render
 
 COLUMNS = (
@@ -62,12 +62,10 @@ def plot_examples(result: Result, x: Tensor | None, count: int) -> Any:
     if not rows:
         raise ValueError("the result has no samples to show")
     figure, axes = _pyplot().subplots(3, len(rows), figsize=(1.4 * len(rows), 4.6), squeeze=False, layout="constrained")
-    for (above, middle, below), row in zip(axes.T, rows, strict=True):
-        before, after = clean[row].cpu(), result.x_adv[row].cpu()
-        became, changed = pictures.words(result, row)
-        pictures.show(above, before, style.plain(f"class {result.class_name(int(result.clean_prediction[row]))}"))
-        pictures.show(middle, after, style.plain(became))
-        pictures.show_changes(below, before, after, changed)
+    for column, row in zip(axes.T, rows, strict=True):
+        label = result.class_name(int(result.clean_prediction[row]))
+        for axis, text in zip(column, pictures.show_sample(column, result, clean, row, label), strict=True):
+            axis.set_xlabel(text, fontsize=7, labelpad=2)
     figure.suptitle("before, after, and what changed", fontsize=9)
     style.change_key(figure)
     return axes
@@ -97,7 +95,7 @@ def plot_changes(result: Result, x: Tensor | None, axis: Any, count: int) -> Any
 
 def as_html(result: Result) -> str:
     """Return a table of the figures, and some samples, as HTML for a notebook."""
-    figures = [{"": name, " ": text} for name, text in result_row(result, None).items()]
+    figures = [{"": name, " ": text} for name, text in sample_row(result.samples(), result.budget, result.unit).items()]
     return with_samples(repr(result).strip("<>"), figures, result)
 
 

@@ -1,4 +1,4 @@
-"""Put the figures that the paper prints beside ours.
+"""Compare tables with the figures printed in the paper.
 
 The files in `paper/` hold its tables as printed. Its queries leave out the clean check and the final verification, its
 seconds are those of another device, and its rows are the whole test set.
@@ -36,7 +36,7 @@ Printed = dict[str, str]
 class Usual:
     """Explain the paper's names: the data set of a model, and the parameters of an attack; None if unknown.
 
-    A plan may give any name to anything, so names alone do not say that a run is one of the paper's.
+    A plan may give any name to anything, so a name alone does not make a run one of the paper's.
     """
 
     dataset: Callable[[str], str | None]
@@ -57,7 +57,7 @@ class Usual:
 
 
 def compare(table: Table, usual: Usual, source: str = "paper") -> Table:
-    """Return the table with the figures of a source beside ours, where it has any for what is `usual`."""
+    """Return the table with a source's figures added to the lines that are `usual` there."""
     if source not in SOURCES:
         raise ValueError(f"there are no figures of {source!r} to compare with; choose one of {', '.join(SOURCES)}")
     blocks = [tuple(replace(line, paper=_figures(line, block, usual)) for line in block) for block in table.blocks]
@@ -67,7 +67,7 @@ def compare(table: Table, usual: Usual, source: str = "paper") -> Table:
 def _figures(line: Line, block: tuple[Line, ...], usual: Usual) -> dict[str, float]:
     """Return the paper's figures for a line, by the names of ours."""
     info = line.run.info
-    # A model of one's own may be called M1; what was loaded says whether it is.
+    # A user's model may be named M1 too; the loaded spec decides.
     model = str(info.origin.get("model", {}).get("spec", info.model))
     if (info.goal, info.unit) != ("untargeted", "feature") or not usual.inputs(info, model):
         return {}  # the paper has nothing else
@@ -96,7 +96,7 @@ def _steps(info: CellInfo, block: tuple[Line, ...]) -> str:
     name = info.attack.removesuffix("-paper")
     if name == "sparse-rs":  # it needs no backward passes and got twice the steps
         return str(info.steps // 2)
-    if name == "sparsefool":  # it has 20 steps in every table; the attacks beside it tell which table
+    if name == "sparsefool":  # it has 20 steps in every table; the other attacks of the block tell which table
         others = {line.run.info.steps for line in block if line.run.info.attack != info.attack}
         return str(others.pop()) if len(others) == 1 else ""
     return str(info.steps)

@@ -7,7 +7,7 @@ model: its tables, curves and pages compare them. `load` makes the runs, `groups
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from typing import Protocol
@@ -29,7 +29,7 @@ COST = "cost"  # the unit of runs whose changes are counted by what they cost
 TRANSFER = "transfer"  # in the origin of a cell whose points were found on another model: the key of that cell
 IDENTITY = ("model", "dataset", "attack", "version", "steps", "unit", "goal", "budget", "seed", "precision", "space")
 VARYING = ("steps", "seed", "precision", "version", "space")  # what may tell apart two runs of one attack
-# What may not differ within a table, and among which runs: those alike in that, or all.
+# Must be the same in a table: among the runs of one attack, data set or model; None is among all of them.
 ALIKE = {"version": "attack", "precision": None, "unit": None, "data_hash": "dataset", "model_sha256": "model"}
 MAX_VALUES = 5  # keys that an error shows
 MAX_PROVED = 2  # numbers of changes at which tables give proved shares
@@ -67,6 +67,11 @@ class Run:
     def budget(self) -> int | None:
         """Return the number of changes that the run was limited to."""
         return self.info.budget
+
+    @property
+    def title(self) -> str:
+        """Return the name of the run, with its budget."""
+        return self.name if self.budget is None else f"{self.name} within {self.budget}"
 
     @property
     def code(self) -> str:
@@ -121,8 +126,13 @@ class Run:
 
     def places(self, rows: Integers) -> Integers:
         """Return where these rows of the data set are among the samples; the run must have them all."""
-        order = np.argsort(self.facts.row, kind="stable")
-        return np.asarray(order[np.searchsorted(self.facts.row[order], rows)], dtype=np.int64)
+        return places_of(rows, self.facts.row)
+
+
+def places_of(rows: Integers, among: Integers) -> Integers:
+    """Return where each of these rows is among others, which must have them all."""
+    order = np.argsort(among, kind="stable")
+    return np.asarray(order[np.searchsorted(among[order], rows)], dtype=np.int64)
 
 
 def load(store: Store, keys: Collection[str] | None = None) -> list[Run]:
@@ -143,23 +153,16 @@ def load(store: Store, keys: Collection[str] | None = None) -> list[Run]:
 def by_cost(runs: Iterable[Run]) -> list[Run]:
     """Return the runs that have costs, with changes counted by what they cost.
 
-    Runs with a budget are left out: a budget counts changes, so the cheapest ones were not looked for.
+    Runs with a budget are left out: a budget counts changes, so they did not search for the cheapest ones.
     """
     return [replace(run, unit=COST) for run in runs if run.budget is None and run.priced]
 
 
 def names(infos: Sequence[CellInfo]) -> list[str]:
-    """Return what to call each run: its attack, and what tells it from others of that attack and budget.
-
-    >>> names([])
-    []
-    """
-    found = []
-    for info in infos:
-        same = [other for other in infos if (other.attack, other.budget) == (info.attack, info.budget)]
-        differ = [name for name in VARYING if len({getattr(other, name) for other in same}) > 1]
-        found.append(", ".join([info.attack, *(f"{name} {getattr(info, name)}" for name in differ)]))
-    return found
+    """Return what to call each run: its attack, and what tells it from others of that attack and budget."""
+    parts = [{name: str(getattr(info, name)) for name in VARYING} for info in infos]
+    differ = differences([(info.attack, info.budget) for info in infos], parts)
+    return [info.attack + more for info, more in zip(infos, differ, strict=True)]
 
 
 def merge(runs: Sequence[Run]) -> Best:
@@ -169,13 +172,21 @@ def merge(runs: Sequence[Run]) -> Best:
     """
     every = np.concatenate([run.facts.row for run in runs])
     rows = every[np.sort(np.unique(every, return_index=True)[1])]
-    found = np.full((len(runs), len(rows)), np.inf)
+    found, least = np.full((len(runs), len(rows)), np.inf), np.ones(len(rows))
     for at, run in enumerate(runs):
         here = np.isin(rows, run.facts.row)
-        changes = np.where(run.facts.outcome == Outcome.NON_FINITE, 0.0, run.changes)
-        found[at, here] = changes[run.places(rows[here])]
+        places = run.places(rows[here])
+        found[at, here] = np.where(run.facts.outcome == Outcome.NON_FINITE, 0.0, run.changes)[places]
+        if run.least is not None:
+            least[here] = np.maximum(least[here], run.least[places])
+    return _best(rows, found, least)
+
+
+def _best(rows: Integers, found: Floats, least: Floats) -> Best:
+    """Return the best of each row, given what each run found, and what it needs if it is not wrong already."""
     fewest = found.min(axis=0)
-    return Best(rows, fewest, np.where(np.isfinite(fewest), found.argmin(axis=0), -1))
+    winner = np.where(np.isfinite(fewest), found.argmin(axis=0), -1)
+    return Best(rows, fewest, winner, np.where(fewest == 0, 0.0, least))
 
 
 # Groups ---------------------------------------------------------------------------------------------------------------
@@ -183,11 +194,17 @@ def merge(runs: Sequence[Run]) -> Best:
 
 @dataclass(frozen=True)
 class Best:
-    """The best of a pool of runs for each row: its changes, and the place of the run that found it (−1: none)."""
+    """The best of a pool of runs for each row.
+
+    changes  the fewest that fool it, infinite where no run did
+    winner   the place of the run that found them, −1 for none
+    lower    the changes that it needs at least: without a proof 1, and 0 where it is wrong already
+    """
 
     rows: Integers
     changes: Floats
     winner: Integers
+    lower: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,16 +255,16 @@ class Group:
 
     @cached_property
     def best(self) -> Best:
-        """Return the fewest changes that the pool found for each of `rows`."""
-        found = np.stack([run.changes[run.places(self.rows)] for run in self.pool])
-        fewest = found.min(axis=0)
-        return Best(self.rows, fewest, np.where(np.isfinite(fewest), found.argmin(axis=0), -1))
+        """Return the best that the pool found for each of `rows`."""
+        at = [(run, run.places(self.rows)) for run in self.pool]
+        known = [run.lower[places] for run, places in at if run.lower is not None]
+        found = np.stack([run.changes[places] for run, places in at])
+        return _best(self.rows, found, np.max(known, axis=0) if known else np.ones(len(self.rows)))
 
-    @cached_property
+    @property
     def lower(self) -> Floats | None:
         """Return the changes that each of `rows` is proved to need; None where nothing is proved."""
-        known = [run.lower[run.places(self.rows)] for run in self.pool if run.lower is not None]
-        return np.max(known, axis=0) if known else None
+        return self.best.lower if any(run.lower is not None for run in self.pool) else None
 
     @property
     def count(self) -> str:
@@ -346,12 +363,18 @@ def tell_apart(titles: Sequence[str], parts: Sequence[Mapping[str, str]]) -> lis
     >>> tell_apart(["M1", "M1", "M2"], [{"code": "a", "unit": "x"}, {"code": "b", "unit": "x"}, {"code": "c"}])
     ['M1, code a', 'M1, code b', 'M2']
     """
-    made = []
-    for title, mine in zip(titles, parts, strict=True):
-        twins = [other for name, other in zip(titles, parts, strict=True) if name == title]
-        differ = [word for word in mine if len({each[word] for each in twins}) > 1]
-        made.append(", ".join([title, *(f"{word} {mine[word]}" for word in differ)]))
-    return made
+    return [title + more for title, more in zip(titles, differences(titles, parts), strict=True)]
+
+
+def differences(keys: Sequence[Hashable], parts: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return for each item, as text, the parts in which it differs from others with its key."""
+    alike: dict[Hashable, list[Mapping[str, str]]] = {}
+    for key, part in zip(keys, parts, strict=True):
+        alike.setdefault(key, []).append(part)
+    return [
+        "".join(f", {word} {text}" for word, text in part.items() if len({each[word] for each in alike[key]}) > 1)
+        for key, part in zip(keys, parts, strict=True)
+    ]
 
 
 # Figures --------------------------------------------------------------------------------------------------------------
@@ -419,8 +442,8 @@ def proved_ks(runs: Iterable[Run]) -> list[float]:
 def summary(run: Run, ks: Sequence[float], level: float | None = None) -> dict[str, float | None]:
     """Return the figures of a run; with `level` also the ends of the intervals of success rates and median.
 
-    A run with a budget stops at its budget, so it gives the success rate there and nothing else: below, there is only a
-    lower bound. Its other figures are None, never a bound in disguise.
+    A run with a budget stops searching at its budget, so only the success rate there is known. Its other figures are
+    None: they would be bounds.
     """
     figures: dict[str, float | None] = {"samples": len(run), "missing": run.info.rows - len(run)}
     for each in metrics.asked(
@@ -485,7 +508,7 @@ def refuse_mixture(infos: Iterable[CellInfo]) -> None:
 
 
 def few(items: Sequence[object]) -> str:
-    """Return the first of many items as text, for an error.
+    """Return the first of many items as text, for an error message.
 
     >>> few([1, 2]), few(range(9)), few([])
     ('1, 2', '0, 1, 2, 3, 4 and 4 more', 'none')
@@ -509,4 +532,4 @@ class CleanRows(Protocol):
         """Return the number of each row in its data set."""
 
 
-Clean = Callable[[CellInfo], CleanRows]  # reports load no data: who calls them knows how
+Clean = Callable[[CellInfo], CleanRows]  # reports load no data themselves: the caller passes this

@@ -1,4 +1,4 @@
-"""Describe the features of a space: which count together, what they cost, and a change in the user's words."""
+"""Describe features and their changes in the user's words: which count together, what they cost, from what to what."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ class NamedSite:
     labels: tuple[str, ...]
     one_hot: bool = False
     cost: float = 1.0
-    derived: bool = False  # it follows from others, and is not counted
+    derived: bool = False  # computed from others by a law, so it is not counted
 
 
 @dataclass(frozen=True)
 class NamedChange:
-    """A site that changed: from what, to what."""
+    """A site that changed, with its value before and after."""
 
     site: NamedSite
     before: str
     after: str
 
     def __str__(self) -> str:
-        """In a line: `age: 30 → 35`, `job: clerk → nurse`."""
+        """Return the change in a line: `age: 30 → 35`, `job: clerk → nurse`."""
         return f"{self.site.name}: {self.before}{ARROW}{self.after}"
 
 
 def plain(value: float) -> str:
-    """A number as people write it.
+    """Return a number as people write it.
 
     >>> plain(35.0), plain(np.float32(0.1)), plain(1234567.0)
     ('35', '0.1', '1234567')
@@ -53,7 +53,7 @@ def plain(value: float) -> str:
 
 
 def sites_of(names: Sequence[str], space: Columns | None) -> list[NamedSite]:
-    """Everything that counts as one change, in the order of the features."""
+    """Return everything that counts as one change, in the order of the features."""
     found, grouped = [], set[int]()
     for group in () if space is None else space.groups:
         grouped |= set(group.members)
@@ -85,7 +85,7 @@ def changes_of(sites: Sequence[NamedSite], before: Any, after: Any) -> Iterator[
 
 
 def columns(info: CellInfo) -> Columns | None:
-    """The space of a cell for its inputs; None where it has none, or the shape of the inputs is not known."""
+    """Return the space of a cell for its inputs; None where it has none, or the inputs' shape is unknown."""
     text, shape = info.space_text, info.about.get("shape")
     return None if text is None or shape is None else _columns(text, tuple(shape))
 
@@ -96,12 +96,12 @@ def _columns(text: str, shape: tuple[int, ...]) -> Columns:
 
 
 def is_table(info: CellInfo) -> bool:
-    """Whether the inputs of a cell are rows of a table: flat, or with names for their features."""
+    """Return whether the inputs of a cell are rows of a table: flat, or with names for their features."""
     return len(info.about.get("shape", (0, 0))) == 1 or "names" in info.about
 
 
 def named_sites(info: CellInfo) -> list[NamedSite]:
-    """Everything that counts as one change in a cell whose inputs are known by their shape."""
+    """Return everything that counts as one change in a cell that knows the shape of its inputs."""
     features = int(np.prod(info.about["shape"]))
     return sites_of(info.about.get("names") or [f"feature {k}" for k in range(features)], columns(info))
 

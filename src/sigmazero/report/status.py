@@ -1,4 +1,4 @@
-"""Tell how far a run is: a line per cell, and the time left."""
+"""Show the progress of a run: a line per cell, and the time left."""
 
 from typing import Any
 
@@ -52,7 +52,7 @@ def running(progress: dict[str, Any]) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Return seconds as people say them.
+    """Return a number of seconds in words.
 
     >>> duration(3.2), duration(90), duration(7300), duration(None)
     ('3 s', '1 min 30 s', '2 h 1 min', 'unknown')

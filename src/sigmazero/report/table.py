@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from sigmazero.core import metrics
-from sigmazero.core.metrics import FigureKind, Metric
+from sigmazero.core.metrics import METRICS, Metric
 from sigmazero.report.intervals import LEVEL
 from sigmazero.report.runs import COST, Group, Run, groups, proved_ks, summary, table_ks
 
@@ -41,21 +41,6 @@ TABLES = ("minimum-norm", "fixed-budget")
 
 
 @dataclass(frozen=True)
-class Column:
-    """A figure of a table: its name in CSV files, its heading, what it means, and the fields of `core.metrics.Metric`.
-
-    Where `better` is 0 no line is called best: an attack that gives up at once is cheap.
-    """
-
-    name: str
-    heading: str
-    kind: FigureKind
-    better: int = 0
-    k: float | None = None
-    help: str = ""
-
-
-@dataclass(frozen=True)
 class Line:
     """One line: its run (that of the smallest budget), its settings as words, and its figures."""
 
@@ -69,16 +54,17 @@ class Line:
 class Table:
     """A table with one block of lines per group, the strongest first; `words` are the columns before the figures.
 
+    columns    figures; where `better` is 0 no line is marked as best: an attack that gives up at once is cheap
     constant   figures that all lines share: the caption has them
-    compared   whether the paper's figures stand beside ours
+    compared   whether the lines also have the paper's figures
     intervals  show the ends of the 95 % intervals, which are in the figures as NAME_low and NAME_high
     """
 
     title: str
-    columns: tuple[Column, ...]
+    columns: tuple[Metric, ...]
     words: tuple[str, ...]
     blocks: tuple[tuple[Line, ...], ...]
-    constant: tuple[Column, ...] = ()
+    constant: tuple[Metric, ...] = ()
     compared: bool = False
     intervals: bool = False
 
@@ -128,16 +114,16 @@ def minimum_norm(found: Sequence[Group], ks: Sequence[float] | None = None) -> T
     wanted = sorted({float(k) for k in (table_ks(runs) if ks is None else ks)})
     # The ends of what is proved are enough where no others were given.
     proved = [k for k in proved_ks(runs) if k in wanted] or wanted
-    by_cost = all(run.unit == COST for run in runs)
-    columns = [CLEAN, *comparable([*wanted, math.inf], by_cost=by_cost), *bounds(proved), *costs()]
+    columns = [CLEAN, *comparable([*wanted, math.inf]), *bounds(proved), *COSTS]
     blocks = [[Line(run, words(run), figures(run, wanted)) for run in group.free] for group in found]
-    return _lay_out("Minimum-cost attacks" if by_cost else "Minimum-norm attacks", columns, blocks)
+    title = "Minimum-cost attacks" if all(run.unit == COST for run in runs) else "Minimum-norm attacks"
+    return _lay_out(title, columns, blocks)
 
 
 def fixed_budget(found: Sequence[Group]) -> Table:
     """Return per group and attack: the success rate of the run at each budget, and the cost at the smallest."""
     budgets = sorted({float(run.budget) for group in found for run in group.fixed if run.budget is not None})
-    columns = [CLEAN, *comparable(budgets, budgeted=True), *bounds(budgets), *costs()]
+    columns = [CLEAN, *comparable(budgets, budgeted=True), *bounds(budgets), *COSTS]
     blocks = []
     for group in found:
         same: dict[str, list[Run]] = {}
@@ -152,7 +138,7 @@ def fixed_budget(found: Sequence[Group]) -> Table:
     return _lay_out("Fixed-budget attacks", columns, blocks)
 
 
-def _lay_out(title: str, columns: Sequence[Column], blocks: Iterable[Sequence[Line]]) -> Table:
+def _lay_out(title: str, columns: Sequence[Metric], blocks: Iterable[Sequence[Line]]) -> Table:
     """Choose the columns: of settings those that differ, of figures those that are known."""
     made = tuple(tuple(block) for block in blocks)
     lines = [line for block in made for line in block]
@@ -171,13 +157,13 @@ def _differs(lines: Sequence[Line], name: str) -> bool:
     return len(pairs) > len({group for group, _ in pairs})
 
 
-def ends(line: Line, column: Column) -> tuple[float, float] | None:
+def ends(line: Line, column: Metric) -> tuple[float, float] | None:
     """Return the ends of the 95 % interval of a figure; None where it has none."""
     low, high = (line.figures.get(f"{column.name}{end}") for end in ENDS)
     return None if low is None or high is None else (low, high)
 
 
-def best(block: Sequence[Line], column: Column) -> float | None:
+def best(block: Sequence[Line], column: Metric) -> float | None:
     """Return the best figure of a block; None where nothing competes, or more than half of the lines have it."""
     found = [value for line in block if (value := line.figures[column.name]) is not None]
     if not column.better or len(found) < 2:
@@ -199,46 +185,39 @@ def difference(ours: float | None, theirs: float | None) -> float | None:
 
 # Columns --------------------------------------------------------------------------------------------------------------
 
-CLEAN = Column("clean_accuracy", "clean", "share", help="Share classified correctly without any change, in %.")
+CLEAN = METRICS["clean_accuracy"]
+# What a run took per sample; memory is that of the device, known for CUDA alone.
+COSTS = (METRICS["kqueries"], METRICS["seconds"], Metric(MEMORY, lambda _: None, "memory GB", "memory GB"))
 HELP = {
+    "clean_accuracy": "Share classified correctly without any change, in %.",
     "median_l0": "Median number of changes; a sample that was not fooled counts as ∞.",
     "median_least": "Median of the changes proved to be needed; the truth lies between it and the median found.",
     "asr_inf": "Share of all samples fooled by any number of changes, in %.",
+    "kqueries": "Thousands of forward and backward passes per sample, the clean check and the verification included.",
+    "seconds": "Seconds per sample: the time of a batch divided by its samples, on the device named under Provenance.",
+    MEMORY: "Peak memory on the device.",
 }
 
 
-def comparable(ks: Sequence[float], budgeted: bool = False, by_cost: bool = False) -> list[Column]:
+def comparable(ks: Sequence[float], budgeted: bool = False) -> list[Metric]:
     """Return the figures by which attacks are compared; with `budgeted`, those that runs with a budget give."""
     found = [each for each in metrics.asked("store", ks) if each.better and not each.hidden]
-    return [_column(each, each.better, by_cost) for each in found if not (budgeted and each.free) or each.k is not None]
+    return [each for each in found if not (budgeted and each.free) or each.k is not None]
 
 
-def bounds(ks: Sequence[float]) -> list[Column]:
+def bounds(ks: Sequence[float]) -> list[Metric]:
     """Return the figures of what is proved, whatever the attack."""
-    return [
-        _column(each, 0) for each in metrics.asked("store", ks) if each.name.startswith(("median_least", "proved_"))
-    ]
+    return [each for each in metrics.asked("store", ks) if each.name.startswith(("median_least", "proved_"))]
 
 
-def costs() -> list[Column]:
-    """Return what a run took per sample; memory is that of the device, known for CUDA alone."""
-    queries = "Thousands of forward and backward passes per sample, the clean check and the verification included."
-    seconds = "Seconds per sample: the time of a batch divided by its samples, on the device named under Provenance."
-    return [
-        Column("kqueries", "kqueries", "number", help=queries),
-        Column("seconds", "s", "number", help=seconds),
-        Column(MEMORY, "memory GB", "number", help="Peak memory on the device."),
-    ]
-
-
-def _column(metric: Metric, better: int, by_cost: bool = False) -> Column:
-    text = HELP.get(metric.name, metric.title)
-    if metric.name not in HELP and metric.name.startswith("asr_"):
-        limit = f"that cost at most {metric.k:g}" if by_cost else f"with at most {metric.k:g} changes"
-        text = f"Share of all samples fooled {'by changes ' if by_cost else ''}{limit}, in %."
-    elif metric.name.startswith("proved_"):
-        text = f"Share of all samples proved to stay correct whichever {metric.k:g} values change, in %."
-    return Column(metric.name, metric.heading, metric.kind, better, metric.k, text)
+def meaning(column: Metric, by_cost: bool = False) -> str:
+    """Return what a figure means, in a sentence."""
+    if column.name not in HELP and column.name.startswith("asr_"):
+        fooled = f"by changes that cost at most {column.k:g}" if by_cost else f"with at most {column.k:g} changes"
+        return f"Share of all samples fooled {fooled}, in %."
+    if column.name.startswith("proved_"):
+        return f"Share of all samples proved to stay correct whichever {column.k:g} values change, in %."
+    return HELP.get(column.name, column.title)
 
 
 # Lines ----------------------------------------------------------------------------------------------------------------
@@ -271,7 +250,7 @@ def words(run: Run) -> dict[str, str]:
     }
 
 
-def _budget_line(runs: Sequence[Run], columns: Sequence[Column]) -> Line:
+def _budget_line(runs: Sequence[Run], columns: Sequence[Metric]) -> Line:
     """Merge the runs of an attack: a figure at k is of the run with that budget, the rest of the smallest budget."""
     ordered = sorted(runs, key=lambda run: run.budget or 0)
     found = {run.budget: figures(run, ()) for run in ordered}
@@ -285,7 +264,7 @@ def _budget_line(runs: Sequence[Run], columns: Sequence[Column]) -> Line:
     return Line(first, words(first) | {"samples": ", ".join(done)}, values | {MEMORY: max(peaks, default=None)})
 
 
-def _without_cost(line: Line, columns: Sequence[Column]) -> Line:
+def _without_cost(line: Line, columns: Sequence[Metric]) -> Line:
     """Leave out what a line without the group's smallest budget took: at another budget it does not compare."""
     other: dict[str, float | None] = {
         column.name: None for column in columns if column.k is None and column.name not in (MEMORY, CLEAN.name)

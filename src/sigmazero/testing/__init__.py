@@ -2,17 +2,12 @@
 
 from typing import Any
 
-from torch import Tensor
-
 from sigmazero.auto import Verdict, gate
-from sigmazero.data import Rows
 
 __all__ = ["assert_robust"]
 
 
-def assert_robust(
-    model: object, data: Rows | tuple[Tensor, Tensor] | str, eps: int, at_least: float, **how: Any
-) -> Verdict:
+def assert_robust(model: object, data: Any, eps: int, at_least: float, **how: Any) -> Verdict:
     """Fail unless this share of the rows stays right under eps changes; `how` is whatever else `sz.gate` takes.
 
     An error that `allow` does not name fails too: the figure would mean little.

@@ -190,13 +190,13 @@ def _write_bundle(path: Path, stores: Sequence[Path], ks: Sequence[float] | None
 
 def _show_comparison(found: comparison.Comparison) -> None:
     """Print the figures before and after, and the rows that changed most."""
-    from sigmazero.report.compare import changed_rows, label
+    from sigmazero.report.compare import MAX_CHANGES, changed_rows, label
 
     echo(f"{found.names[0]} before, {found.names[1]} after")
     show(found.lines(), ("run", "figure"))
     for pair in found.pairs:
         echo(f"{label(pair)}: {found.counts(pair)}")
-        if rows := changed_rows(pair):
+        if rows := changed_rows(pair)[:MAX_CHANGES]:
             show(rows)
     for line in found.alone:
         echo(line)

@@ -51,14 +51,12 @@ class Figure:
     name     of its option, which takes a file
     help     what the option says about it
     draw     makes a matplotlib figure, or several by what sets their file names apart
-    inputs   whether it shows clean inputs
     """
 
     name: str
     help: str
     draw: Callable[[Request], Any]
     options: tuple[Option, ...] = ()
-    inputs: bool = False
 
     def write(self, request: Request, path: Path) -> list[Path]:
         """Draw the figure, then write it; return the paths of its files."""
@@ -77,13 +75,13 @@ FIGURES: dict[str, Figure] = {}
 Draw = TypeVar("Draw", bound=Callable[[Request], Any])
 
 
-def figure(name: str, help: str, *options: Option, inputs: bool = False) -> Callable[[Draw], Draw]:
+def figure(name: str, help: str, *options: Option) -> Callable[[Draw], Draw]:
     """Register a function that draws a figure under a name, which becomes its option on the command line."""
 
     def register(draw: Draw) -> Draw:
         if name in FIGURES:
             raise ValueError(f"there is a figure {name!r} already; choose another name")
-        FIGURES[name] = Figure(name, help, draw, options, inputs)
+        FIGURES[name] = Figure(name, help, draw, options)
         return draw
 
     return register

@@ -91,7 +91,7 @@ def _maps(part: Any, axes: Any, group: Group) -> None:
     top = max([0.01, *(float(each.max()) for each in maps if each is not None)])
     scale = PowerNorm(0.5, 0, 100 * top)  # by the root, so that attacks with few changes are seen too
     for axis, run, share in zip(axes, group.runs, maps, strict=True):
-        axis.set_title(style.plain(run.name + ("" if run.budget is None else f" within {run.budget}")), fontsize=8)
+        axis.set_title(style.plain(run.title), fontsize=8)
         if share is None:
             shares, names = analysis.changed_sites(run), [site.name for site in spaces.named_sites(run.info)]
             order = np.argsort(-shares, kind="stable")[:MAX_FEATURES][::-1]

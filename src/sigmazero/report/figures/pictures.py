@@ -8,21 +8,19 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from sigmazero.core.files import replacing
 from sigmazero.core.messages import class_name
 from sigmazero.core.metrics import Floats
 from sigmazero.core.result import Result
 from sigmazero.report.figures import style
 from sigmazero.report.figures.curves import draw_result
 from sigmazero.report.figures.figure import Option, Request, figure
-from sigmazero.report.runs import Group, Run
+from sigmazero.report.runs import Group, Run, places_of
 
 ROWS = 6  # inputs side by side, unless the option says otherwise
 ACROSS = 56  # a mark is at least the image's longer side divided by this
@@ -94,11 +92,14 @@ def words(result: Result, row: int) -> tuple[str, str]:
     return f"→ {result.class_name(int(result.prediction[row]))}", f"{float(result.changes[row]):g} changed{beyond}"
 
 
-def save_picture(path: Path, result: Result, clean: Tensor, labels: Tensor, **how: Any) -> None:
-    """Draw a result and write a PNG; `clean` are the attacked images in [0, 1], `labels` their true classes."""
-    made = draw(result, clean, labels, **how)
-    with replacing(path) as part:
-        made.savefig(part, format="png", dpi=100)
+def show_sample(axes: Sequence[Any], result: Result, clean: Tensor, row: int, label: str) -> list[str]:
+    """Show a sample before, after and what changed on three axes; return what to write there."""
+    before, after = clean[row].cpu(), result.x_adv[row].cpu()
+    became, changed = words(result, row)
+    show(axes[0], before)
+    show(axes[1], after)
+    show_changes(axes[2], before, after)
+    return [style.plain(f"class {label}"), style.plain(became), changed.replace(", ", ",\n")]
 
 
 def draw(
@@ -121,14 +122,9 @@ def draw(
     grid = made.add_gridspec(3, len(rows) + 1, width_ratios=[1.0] * len(rows) + [3.2])
     for column, row in enumerate(rows):
         axes = [made.add_subplot(grid[line, column]) for line in range(3)]
-        before, after = clean[row].cpu(), result.x_adv[row].cpu()
-        became, changed = words(result, row)
-        show(axes[0], before)
-        show(axes[1], after)
-        show_changes(axes[2], before, after)
-        above = [f"class {class_name(classes, int(labels[row]))}", became, changed.replace(", ", ",\n")]
-        for axis, text in zip(axes, above, strict=True):
-            axis.set_title(style.plain(text), fontsize=8, pad=2)
+        texts = show_sample(axes, result, clean, row, class_name(classes, int(labels[row])))
+        for axis, text in zip(axes, texts, strict=True):
+            axis.set_title(text, fontsize=8, pad=2)
         for axis, text in zip(axes if column == 0 else [], ("clean", "adversarial", "changes"), strict=False):
             axis.set_ylabel(text, fontsize=9)
     curve(made.add_subplot(grid[:, -1]), result, style.colour(attack) if attack else style.NEUTRAL)
@@ -155,7 +151,6 @@ def curve(axis: Any, result: Result, colour: str) -> None:
     "pictures",
     "Some inputs clean, adversarial and with their changes marked, per attack; as .pdf, .svg or .png.",
     Option("rows", f"How many inputs; {ROWS} by default."),
-    inputs=True,
 )
 def draw_pictures(request: Request) -> dict[str, Any]:
     """Draw one figure per group whose inputs are images; with several, names set their files apart."""
@@ -187,8 +182,7 @@ def draw_group(group: Group, inputs: Any, count: int) -> Any:
     if not len(common):
         raise ValueError(f"the attacks on {group.info.model} have no row in common yet; let the run go on")
     rows = common[_spread([within(run)[run.places(common)] for run in group.runs], count)]
-    order = np.argsort(inputs.ids.numpy(), kind="stable")
-    clean = inputs.images[order[np.searchsorted(inputs.ids.numpy()[order], rows)]]
+    clean = inputs.images[places_of(rows, inputs.ids.numpy())]
     across = 1 + len(group.runs)
     width, height = IMAGE * across + 0.3, 2.8 * IMAGE * len(rows) + 0.6
     made = style.figure(width, height)

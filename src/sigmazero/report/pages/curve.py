@@ -17,10 +17,10 @@ from sigmazero.core.metrics import Floats
 from sigmazero.report.figures import style
 from sigmazero.report.figures.curves import BEST, PROVED
 from sigmazero.report.intervals import wilson
-from sigmazero.report.runs import COST, Group, band
+from sigmazero.report.runs import COST, Group, Run, band
 
 WIDTH = 1000  # places across a plot; jumps that share one are drawn as one
-READ = 400  # about so many places at which a reader sees numbers
+READ = 400  # at most about so many places have numbers under the pointer
 INK, GREY = "var(--ink)", "var(--muted)"
 
 
@@ -35,27 +35,14 @@ class Series:
     shaded: bool = False
 
 
-@dataclass(frozen=True)
-class Point:
-    """A run with a budget, which gives one rate: a dot with its interval, in percent."""
-
-    label: str
-    colour: str
-    k: float
-    rate: float
-    low: float
-    high: float
-
-
 def chart(
     name: str,
     caption: str,
     series: Sequence[Series],
     *,
     end: float,
-    axis: str,
-    word: str = "k",
-    points: Sequence[Point] = (),
+    unit: str,
+    points: Sequence[Run] = (),
     gap: tuple[Floats, Floats] | None = None,
     falling: bool = False,
     note: str = "",
@@ -63,11 +50,12 @@ def chart(
     """Return what the macro `chart` draws, and under "data" what the script reads at the pointer.
 
     end      where the axis ends
-    axis     what is along it, and `word` in short
+    unit     what is counted along it
+    points   runs with a budget, which give one rate each: a dot with its interval
     gap      the fewest changes found and those proved to be needed, per sample: the truth lies between their curves
     falling  draw robust accuracy instead of the success rate
     """
-    ks = read_at(end, [one.changes for one in series], whole=word == "k")
+    ks = read_at(end, [one.changes for one in series], whole=unit != COST)
     drawn, numbers = [], []
     for one in series:
         at, rate, low, high = rates(one.changes, falling)
@@ -87,15 +75,21 @@ def chart(
         "name": name,
         "caption": caption,
         "series": drawn[::-1],  # the first one is drawn last, on top
-        "legend": [*drawn],
-        "points": [{**vars(point), "left": 100 * point.k / end} for point in points],
+        "points": [_point(run, end) for run in points],
         "gap": between,
-        "axis": axis,
-        "what": "robust accuracy" if falling else "share fooled",
-        "ticks": [(100 * k / end, f"{k:g}") for k in ticks(end, word == "k")],
+        "axis": "cost of all changes, at most" if unit == COST else f"k, {unit}s changed at most",
+        "ticks": [(100 * k / end, f"{k:g}") for k in ticks(end, unit != COST)],
         "note": note,
-        "data": {"end": end, "word": word, "ks": ks.tolist(), "series": numbers},
+        "data": {"end": end, "word": COST if unit == COST else "k", "ks": ks.tolist(), "series": numbers},
     }
+
+
+def _point(run: Run, end: float) -> dict[str, Any]:
+    k = float(run.budget or 0)
+    rate = metrics.asr(run.changes, k)
+    low, high = wilson(round(rate * len(run)), len(run))
+    look = {"label": run.title, "colour": colour(run.info.attack), "left": 100 * k / end}
+    return {**look, "rate": 100 * rate, "low": 100 * low, "high": 100 * high}
 
 
 def rates(changes: Floats, falling: bool = False) -> tuple[Floats, ...]:
@@ -157,28 +151,15 @@ def group_chart(group: Group, name: str) -> dict[str, Any]:
     gap = None if group.lower is None else (group.best.changes, group.lower)
     if gap is not None:
         series.append(Series(PROVED, GREY, gap[1], "8 3 2 3"))
-    cost = group.unit == COST
     cut = ", ".join(f"{label} to {k:g}" for label, k in group.cut.items())
     return chart(
         name,
         f"{group.title}, {group.count}: share of all samples fooled "
-        + ("by changes that cost at most c" if cost else f"with at most k changed {group.unit}s"),
+        + ("by changes that cost at most c" if group.unit == COST else f"with at most k changed {group.unit}s"),
         series,
         end=group.end,
-        axis=axis(group.unit),
-        word="cost" if cost else "k",
-        points=[_point(run.name, run.info.attack, float(run.budget or 0), run.changes) for run in group.fixed],
+        unit=group.unit,
+        points=group.fixed,
         gap=gap,
-        note=f"Beyond the right edge: {cut}." if cut else "",
+        note=f"The axis ends before these curves do: {cut}." if cut else "",
     )
-
-
-def axis(unit: str) -> str:
-    """Return what is along the axis of a curve."""
-    return "cost of all changes, at most" if unit == COST else f"k, {unit}s changed at most"
-
-
-def _point(label: str, attack: str, k: float, changes: Floats) -> Point:
-    rate = metrics.asr(changes, k)
-    low, high = wilson(round(rate * len(changes)), len(changes))
-    return Point(f"{label} within {k:g}", colour(attack), k, 100 * rate, 100 * low, 100 * high)

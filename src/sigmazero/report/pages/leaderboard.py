@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -25,9 +25,9 @@ from sigmazero.report.findings import CellFindings, findings
 from sigmazero.report.formats import number, percent
 from sigmazero.report.intervals import wilson
 from sigmazero.report.pages import samples
-from sigmazero.report.pages.curve import Series, axis, chart
+from sigmazero.report.pages.curve import Series, chart
 from sigmazero.report.pages.page import answer, example, list_findings
-from sigmazero.report.pages.render import Cell, Column, PageTable, render, save_page
+from sigmazero.report.pages.render import Cell, Column, PageTable, lined_up, render, save_page
 from sigmazero.report.runs import (
     Best,
     Clean,
@@ -44,9 +44,9 @@ from sigmazero.store.facts import CellInfo, Facts, Integers
 from sigmazero.store.proofs import ProofKey
 from sigmazero.store.store import Store
 
-Key = TypeVar("Key")
 TITLE = "Robustness to sparse changes"
 UNCHECKED = "not checked"  # how the method of a proof ends that was taken over and not made again
+PROVED, OVER_REALS, CLAIMED = BOUNDS = ("proved", "proved over the reals", "claimed, proofs not checked")
 MAX_CURVES = 8  # curves in a chart
 MAX_MODELS, MAX_PICTURES = 6, 8  # models and samples with pictures on the first page
 MAX_SAMPLES = 48  # samples with pictures on the page of a model
@@ -76,7 +76,7 @@ class Entry:
 
     runs       in the order in which they came: of equally good points the first counts
     findings   what makes its figures doubtful, as a page lists it
-    unchecked  whether a lower bound rests on a proof that was taken over and not made again
+    bounds     how far its lower bounds are proved, one of `BOUNDS`
     """
 
     name: str
@@ -84,7 +84,7 @@ class Entry:
     card: Card
     runs: tuple[Run, ...]
     findings: Sequence[Mapping[str, str]]
-    unchecked: bool
+    bounds: str
 
     @cached_property
     def _merged(self) -> Best:
@@ -92,7 +92,7 @@ class Entry:
 
     @cached_property
     def best(self) -> Run:
-        """Return a run that has the best point of each sample, and every proof."""
+        """Return a run that has the best point of each sample, and what is proved of it."""
         best = self._merged
         has = np.stack([np.isin(best.rows, run.facts.row) for run in self.runs])
         source = np.where(best.winner < 0, has.argmax(axis=0), best.winner)  # not fooled: the first run that has it
@@ -103,24 +103,19 @@ class Entry:
         wrong = facts.outcome == Outcome.NON_FINITE
         columns = {"l0": 0, "l0_pixel": 0, "clean_prediction": -1}
         facts = replace(facts, **{name: np.where(wrong, value, vars(facts)[name]) for name, value in columns.items()})
-        least = np.zeros(len(best.rows), np.int64)
-        for run, here in zip(self.runs, has, strict=True):
-            if run.least is not None:
-                least[here] = np.maximum(least[here], run.least[run.places(best.rows[here])])
         info = replace(self.runs[0].info, budget=None)
+        least = np.where(self.lower > 1, self.lower, 0).astype(np.int64)  # a need of 1 is no proof
         return replace(self.runs[0], info=info, facts=facts, least=least, name="the best point known", store=None)
 
     @cached_property
     def changes(self) -> Floats:
-        """Return the fewest changes found for each sample: 0 if it is wrong already, infinite if nobody fooled it."""
-        return self.best.changes
+        """Return the fewest changes found for each sample: 0 if it is wrong already, infinite if it was not fooled."""
+        return self._merged.changes
 
     @cached_property
     def lower(self) -> Floats:
         """Return the changes that each sample needs at least."""
-        least = self.best.lower
-        assert least is not None  # `best` always has proofs, of nothing at least
-        return np.where(self.changes == 0, 0.0, least)
+        return self._merged.lower
 
     @property
     def proved(self) -> bool:
@@ -129,7 +124,7 @@ class Entry:
 
     @cached_property
     def finders(self) -> list[Run | None]:
-        """Return the run that found the best point of each sample; None where nobody did, or no point is needed."""
+        """Return the run that found the best point of each sample; None where there is none, or none is needed."""
         found = np.isfinite(self.changes) & (self.changes > 0)
         return [self.runs[at] if hit else None for at, hit in zip(self._merged.winner, found, strict=True)]
 
@@ -143,7 +138,7 @@ class Entry:
         return max(lacks.values(), default=0)
 
     def robust(self, k: float) -> float:
-        """Return the share that nobody fooled with at most k changes: an upper bound of the robust accuracy."""
+        """Return the share that was not fooled with at most k changes: an upper bound of the robust accuracy."""
         return metrics.robust(self.changes, k)
 
     @cached_property
@@ -208,7 +203,7 @@ class Board:
 
 
 def submitted(info: CellInfo) -> bool:
-    """Return whether a cell holds points that somebody sent to a leaderboard, and no run of an attack."""
+    """Return whether a cell holds points submitted to a leaderboard, and not a run of an attack."""
     return bool(info.identity.get("attack", {}).get("class") == "Submission")
 
 
@@ -220,50 +215,41 @@ def boards(
     ks   gives the numbers of changes of the columns by a data set's name; None: the quartiles of the best points
     mix  allow attacks of different versions side by side
     """
-    found: dict[tuple[str, ...], dict[tuple[str, ...], list[Run]]] = {}
-    cards: dict[tuple[str, ...], Card] = {}
-    inputs: dict[str, Clean] = {}
-    notes: dict[tuple[str, ...], CellFindings] = {}
-    unchecked = set()
+    found: dict[tuple[str, ...], dict[tuple[str, ...], list[tuple[Run, Source]]]] = {}
+    notes: CellFindings = {}
     for source in sources:
         runs = load(source.store)
-        noted = findings(source.store, runs)
+        for key, some in findings(source.store, runs).items():
+            notes.setdefault(key, []).extend(some)
         for run in runs:
             model = run.info.model, run.info.model_sha256, run.code
-            found.setdefault(_question(run.info), {}).setdefault(model, []).append(run)
-            cards[model] = source.describe(run.info)
-            inputs[run.info.data_hash] = source.clean
-            notes.setdefault(model, {}).setdefault(run.info.key, []).extend(noted.get(run.info.key, ()))
-            if run.least is not None and _rests_on_claims(source.store, run.info):
-                unchecked.add((model, run.info.key))
+            found.setdefault(_question(run.info), {}).setdefault(model, []).append((run, source))
     if not found:
         raise ValueError("the stores have no samples yet; run a plan into one first")
-    labels = tell_apart([m[0] for m in cards], [{"weights": sha[:8], "code": code} for _, sha, code in cards])
-    names = dict(zip(cards, labels, strict=True))
-    slugs = _slugs(names)
+    known = list(dict.fromkeys(model for models in found.values() for model in models))
+    labels = tell_apart([name for name, *_ in known], [{"weights": sha[:8], "code": code} for _, sha, code in known])
+    slugs, names = dict(zip(known, _slugs(labels), strict=True)), dict(zip(known, labels, strict=True))
+    firsts = [next(iter(models.values()))[0][0].info for models in found.values()]
+    titles = tell_apart(*zip(*map(_title, firsts), strict=True))
     made = []
-    titles = tell_apart(*zip(*(_title(next(iter(models.values()))[0].info) for models in found.values()), strict=True))
-    anchors = _slugs({title: title for title in titles})
-    for title, models in zip(titles, found.values(), strict=True):
-        every = [run for runs in models.values() for run in runs]
+    for title, anchor, models in zip(titles, _slugs(titles), found.values(), strict=True):
         if not mix:  # models of one name stand apart here
-            refuse_mixture(replace(run.info, model=f"{run.info.model} {run.info.model_sha256}") for run in every)
-        entries = [
-            Entry(
-                names[model],
-                slugs[model],
-                cards[model],
-                tuple(sorted(runs, key=lambda run: int(run.info.parameters.get("turn", 0)))),
-                list_findings(((names[model], run) for run in runs), notes[model]),
-                any((model, run.info.key) in unchecked for run in runs),
-            )
-            for model, runs in models.items()
-        ]
-        info = every[0].info
-        columns = ks(info.dataset) or choose_ks(entry.changes for entry in entries)
-        clean = inputs[info.data_hash]
-        made.append(Board(title, anchors[title], _about(info, entries), sorted(columns), entries, clean))
+            every = [run.info for parts in models.values() for run, _ in parts]
+            refuse_mixture(replace(info, model=f"{info.model} {info.model_sha256}") for info in every)
+        entries = [_entry(names[model], slugs[model], parts, notes) for model, parts in models.items()]
+        run, source = next(iter(models.values()))[-1]
+        columns = ks(run.info.dataset) or choose_ks(entry.changes for entry in entries)
+        made.append(Board(title, anchor, _about(run.info, entries), sorted(columns), entries, source.clean))
     return made
+
+
+def _entry(name: str, slug: str, parts: Sequence[tuple[Run, Source]], notes: CellFindings) -> Entry:
+    """Return a model by its runs, each with the source it came from."""
+    runs = sorted((run for run, _ in parts), key=lambda run: int(run.info.parameters.get("turn", 0)))
+    bounds = [_bounds(source.store, run.info) for run, source in parts]
+    card = parts[-1][1].describe(parts[-1][0].info)
+    doubts = list_findings(((name, run) for run in runs), notes)
+    return Entry(name, slug, card, tuple(runs), doubts, max(bounds, key=BOUNDS.index))
 
 
 def _question(info: CellInfo) -> tuple[str, ...]:
@@ -273,7 +259,7 @@ def _question(info: CellInfo) -> tuple[str, ...]:
 
 
 def _track(info: CellInfo) -> str:
-    """Return what a model gives, where a submission says it: models without gradients meet fewer attacks."""
+    """Return the ability of a model as a submission states it: fewer attacks apply without gradients."""
     return str(info.parameters.get("ability", ABILITIES[0])) if submitted(info) else ABILITIES[0]
 
 
@@ -285,30 +271,41 @@ def _title(info: CellInfo) -> tuple[str, dict[str, str]]:
 
 def _about(info: CellInfo, entries: Sequence[Entry]) -> str:
     parts = [f"{max(len(entry.changes) for entry in entries)} samples", f"changes are counted in {info.unit}s"]
-    parts += ["what may change: a space of its own"] if info.space != "–" else []
+    parts += ["changes stay within the space of the data"] if info.space != "–" else []
     parts += [f"models that give {_track(info)} only"] if _track(info) != ABILITIES[0] else []
     return f"{', '.join(parts)}. SHA-256 of the rows: {info.data_hash[:12]}."
 
 
-def _rests_on_claims(store: Store, info: CellInfo) -> bool:
+def _bounds(store: Store, info: CellInfo) -> str:
+    """Return how far the lower bounds of a cell are proved, by the weakest of its proofs."""
     key = ProofKey.of_cell(info)
-    known = [] if key is None else store.proofs(key).values()
-    return any(proof.least > 1 and proof.method.endswith(UNCHECKED) for proof in known)
+    methods = [proof.method for proof in (store.proofs(key).values() if key else ()) if proof.least > 1]
+    if any(method.endswith(UNCHECKED) for method in methods):
+        return CLAIMED
+    return OVER_REALS if any(method.endswith("over the reals") for method in methods) else PROVED
 
 
-def _slugs(names: Mapping[Key, str]) -> dict[Key, str]:
-    """Return for each name another that is safe in addresses and files; those that would be the same get a number.
+def slug_of(name: str) -> str:
+    """Return a name that is safe in addresses and files.
 
-    >>> list(_slugs({1: "../<b>M1", 2: "B m1"}).values())
+    >>> slug_of("../ResNet 20 (mine)")
+    'resnet-20-mine'
+    """
+    return re.sub(r"[^a-z0-9]+", "-", name.lower())[:60].strip("-") or "model"
+
+
+def _slugs(names: Iterable[str]) -> list[str]:
+    """Return safe names; those that would be the same get a number.
+
+    >>> _slugs(["../<b>M1", "B m1"])
     ['b-m1', 'b-m1-2']
     """
-    made: dict[Key, str] = {}
-    for key, name in names.items():
-        plain = re.sub(r"[^a-z0-9]+", "-", name.lower())[:60].strip("-") or "model"
-        slug, number = plain, 2
-        while slug in made.values():
-            slug, number = f"{plain}-{number}", number + 1
-        made[key] = slug
+    made: list[str] = []
+    for name in names:
+        plain = slug = slug_of(name)
+        while slug in made:
+            slug = f"{plain}-{2 + sum(each.startswith(f'{plain}-') for each in made)}"
+        made.append(slug)
     return made
 
 
@@ -370,7 +367,7 @@ def _model_page(found: Sequence[Board], slug: str) -> str:
         who = dict(zip(entry.best.facts.row.tolist(), map(_whose, entry.finders), strict=True))
         run["by"] = [who[row] for row in run["rows"]]
         lead = answer(_group(board, entry), at, packed) | {"by": "the best point of each sample counts"}
-        if entry.unchecked:  # a page states no claim as a fact
+        if entry.bounds == CLAIMED:  # a page states no claim as a fact
             del run["least"]
             lead["proved"] = "Lower bounds are claimed; their proofs were not checked."
         rank = next(rank for rank, each in board.ranked if each is entry)
@@ -448,13 +445,13 @@ def _chart(board: Board, entries: Sequence[Entry], name: str) -> dict[str, Any]:
         colour = f"light-dark({light}, {style.DARK.get(light, light)})"
         series.append(Series(entry.name, colour, entry.changes, shaded=place == 0))
     first, alone = entries[0], len(entries) == 1
-    gap = (first.changes, first.lower) if alone and first.proved and not first.unchecked else None
+    gap = (first.changes, first.lower) if alone and first.proved and first.bounds != CLAIMED else None
     return chart(
         name,
-        f"Robust accuracy: the share that nobody fooled with at most k changed {board.info.unit}s",
+        f"Robust accuracy: the share that was not fooled with at most k changed {board.info.unit}s",
         series,
         end=max(_group(board, entry).end for entry in entries),
-        axis=axis(board.info.unit),
+        unit=board.info.unit,
         gap=gap,
         falling=True,
         note=f"The first {MAX_CURVES} models." if len(board.entries) > MAX_CURVES and not alone else "",
@@ -471,12 +468,12 @@ def _table(board: Board) -> PageTable:
         Column("median", True, f"Median of the fewest changed {unit}s that fool a sample; ∞ if half were not fooled."),
         Column("clean", True, "Share classified correctly without any change, in %."),
         *(
-            Column(f"k = {k:g}", True, f"Share that nobody fooled with at most {k:g} changed {unit}s, in %.")
+            Column(f"k = {k:g}", True, f"Share that was not fooled with at most {k:g} changed {unit}s, in %.")
             for k in board.ks
         ),
         Column("mostly found by"),
     ]
-    rows = []
+    rows: list[list[Cell | str]] = []
     for rank, entry in board.ranked:
         codes = [each["code"] for each in entry.findings if each["severity"] == "error"]
         missing = f"{entry.missing} rows missing" if entry.missing else ""
@@ -484,11 +481,11 @@ def _table(board: Board) -> PageTable:
         names = [_whose(run) for run in entry.finders if run is not None]
         rows.append(
             [
-                Cell(entry.name, float(rank or len(board.entries) + 1), small, href=f"models/{entry.slug}.html"),
-                Cell(number(entry.median, 1), entry.median),
-                Cell(f"{100 * entry.clean:.1f}", entry.clean),
-                *(Cell(f"{100 * entry.robust(k):.1f}", entry.robust(k), _ends(entry, k)) for k in board.ks),
-                Cell(max(names, key=names.count) if names else "–"),
+                Cell(entry.name, small, href=f"models/{entry.slug}.html", sort=float(rank or len(board.entries) + 1)),
+                number(entry.median, 1),
+                f"{100 * entry.clean:.1f}",
+                *(Cell(f"{100 * entry.robust(k):.1f}", _ends(entry, k)) for k in board.ks),
+                max(names, key=names.count) if names else "–",
             ]
         )
     proved = ", and the share that is proved to stay correct" if any(entry.proved for entry in board.entries) else ""
@@ -499,12 +496,11 @@ def _table(board: Board) -> PageTable:
 def _ends(entry: Entry, k: float) -> str:
     low, high = wilson(round(entry.robust(k) * len(entry.changes)), len(entry.changes))
     proved = metrics.robust(entry.lower, k) if entry.proved else 0.0
-    word = "claimed, proofs not checked" if entry.unchecked else "proved"
-    return f"({100 * low:.1f}–{100 * high:.1f})" + (f" ≥ {100 * proved:.1f} {word}" if proved else "")
+    return f"({100 * low:.1f}–{100 * high:.1f})" + (f" ≥ {100 * proved:.1f} {entry.bounds}" if proved else "")
 
 
 def _notes(board: Board) -> list[str]:
-    """Return what a reader should know about the order: that it is of these samples, and who met fewer attacks."""
+    """Return cautions about the order: other samples may change it, and some models met fewer attacks."""
     met = {entry: {run.info.attack for run in entry.runs if not submitted(run.info)} for _, entry in board.ranked}
     every = list(dict.fromkeys(attack for attacks in met.values() for attack in sorted(attacks)))
     lacks = {entry.name: [attack for attack in every if attack not in attacks] for entry, attacks in met.items()}
@@ -531,37 +527,27 @@ def _whose(run: Run | None) -> str:
 
 def _finders(board: Board, entry: Entry) -> PageTable:
     names = [_whose(run) for run in entry.finders if run is not None]
-    rows = [
-        [Cell(name), Cell(str(names.count(name)), names.count(name))]
-        for name in sorted(set(names), key=lambda name: (-names.count(name), name))
-    ]
-    columns = [Column("found by"), Column("samples", True)]
-    return PageTable(f"{board.name}-finders", "Who found the fewest changes", columns, rows)
+    order = sorted(set(names), key=lambda name: (-names.count(name), name))
+    rows = [{"found by": name, "samples": str(names.count(name))} for name in order]
+    return lined_up(f"{board.name}-finders", "Best points, by attack and finder", rows, ["found by"])
 
 
 def _samples(board: Board, entry: Entry) -> PageTable:
     facts, classes = entry.best.facts, entry.best.info.about.get("classes")
-    columns = [
-        Column("row", True),
-        Column("class"),
-        Column("at least", True, "Changes that are proved to be needed."),
-        Column("found", True, "The fewest changes that fool the model."),
-        Column("found by"),
-        Column("on"),
-    ]
     rows = [
-        [
-            Cell(str(facts.row[i]), float(facts.row[i])),
-            Cell(class_name(classes, int(facts.label[i])), float(facts.label[i])),
-            Cell(number(entry.lower[i]), entry.lower[i]),
-            Cell(number(entry.changes[i]), entry.changes[i]),
-            Cell(_whose(finder) or ("wrong already" if entry.changes[i] == 0 else "nobody")),
-            Cell(_date(finder)),
-        ]
+        {
+            "row": str(facts.row[i]),
+            "class": class_name(classes, int(facts.label[i])),
+            "at least": number(entry.lower[i]),
+            "found": number(entry.changes[i]),
+            "found by": _whose(finder) or ("wrong already" if entry.changes[i] == 0 else "not fooled"),
+            "on": _date(finder),
+        }
         for i, finder in enumerate(entry.finders[:MAX_LISTED])
     ]
     more = f", the first {MAX_LISTED:,} of {len(facts):,}" if len(facts) > MAX_LISTED else ""
-    return PageTable(f"{board.name}-samples", f"Every sample{more}", columns, rows)
+    caption = f"Every sample{more}: the changes that it needs at least, and the fewest that fool the model"
+    return lined_up(f"{board.name}-samples", caption, rows, ["class", "found by", "on"])
 
 
 def _date(run: Run | None) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 from sigmazero.core import metrics
 from sigmazero.core.findings import CODES
 from sigmazero.core.messages import class_name
+from sigmazero.core.metrics import Outcome
 from sigmazero.report import analysis, spaces
 from sigmazero.report import table as tables
 from sigmazero.report.figures.curves import BEST, PROVED
@@ -21,7 +22,7 @@ from sigmazero.report.intervals import median_interval, wilson
 from sigmazero.report.latex import to_latex
 from sigmazero.report.pages import samples
 from sigmazero.report.pages.curve import group_chart
-from sigmazero.report.pages.render import Cell, Column, PageTable, render
+from sigmazero.report.pages.render import Cell, Column, PageTable, lined_up, render
 from sigmazero.report.runs import COST, Clean, Group, Run, by_cost, groups, load, proved_ks, table_ks
 from sigmazero.report.status import duration
 from sigmazero.store.store import CellStatus, Store
@@ -58,7 +59,7 @@ def make_page(
 
     clean    gives the inputs of a cell, to show what was changed
     ks       numbers of changes that tables give success rates at; by default the quartiles of the strongest attack
-    compare  puts the paper's figures beside those of a table
+    compare  adds the paper's figures to a table
     limit    samples of each data set on the page; by default what 5 MB hold
     """
     runs, states = load(store), store.status()
@@ -67,12 +68,9 @@ def make_page(
     packed = samples.build(found, clean, limit)
     made = [*_tables(found, priced, ks, compare)]
     charts = [
-        {**group_chart(group, f"curve-{at}"), "numbers": _numbers(group, f"curve-{at}")}
-        for at, group in enumerate(found)
-    ]
-    charts += [
-        {**group_chart(group, f"cost-{at}"), "numbers": _numbers(group, f"cost-{at}")}
-        for at, group in enumerate(priced)
+        {**group_chart(group, f"{name}-{at}"), "numbers": _numbers(group, f"{name}-{at}")}
+        for name, some in (("curve", found), ("cost", priced))
+        for at, group in enumerate(some)
     ]
     notes = list_findings(((group.title, run) for group in found for run in group.runs), findings(store, runs))
     maps: dict[str, Any] = {}
@@ -211,28 +209,23 @@ def _page_table(name: str, table: tables.Table) -> PageTable:
     """Return a table whose first column has the attack, and below it the model where there are several."""
     words = [word for word in table.words if word not in ("attack", "model")]
     columns = [Column("attack"), *map(Column, words)]
+    by_cost = table.lines[0].run.unit == COST
     for column in table.columns:
-        columns.append(Column(column.heading, True, column.help))
+        columns.append(Column(column.heading, True, tables.meaning(column, by_cost)))
         columns += [Column(f"{column.heading} paper", True)] if table.compared else []
     rows = []
     for block in table.blocks:
         for line in block:
             model = line.words["model"] if "model" in table.words else ""
-            row = [Cell(line.words["attack"], small=model), *(_word(line.words[word]) for word in words)]
+            row: list[Cell | str] = [Cell(line.words["attack"], small=model), *(line.words[word] for word in words)]
             for column in table.columns:
                 value = line.figures[column.name]
                 best = value is not None and value == tables.best(block, column)
-                row.append(Cell(figure(value, column), value, ends_text(line, column), best))
-                if table.compared:
-                    theirs = line.paper.get(column.name)
-                    row.append(Cell(figure(theirs, column), theirs))
+                row.append(Cell(figure(value, column), ends_text(line, column), best))
+                row += [figure(line.paper.get(column.name), column)] if table.compared else []
             rows.append(row)
     copies = {"LaTeX": to_latex(table), "CSV": to_csv(table), "Markdown": to_markdown(table)}
     return PageTable(name, table.caption + (f". {CAVEAT}" if table.compared else ""), columns, rows, copies)
-
-
-def _word(text: str) -> Cell:
-    return Cell(text, float(text)) if text.isdecimal() else Cell(text)
 
 
 def _numbers(group: Group, name: str) -> PageTable:
@@ -242,25 +235,24 @@ def _numbers(group: Group, name: str) -> PageTable:
     lines |= {PROVED: group.lower} if group.lower is not None else {}
     usual = () if group.unit == COST else USUAL_KS
     ks = [*sorted({0.0, *table_ks(group.runs), *(float(k) for k in usual if k < group.end)}), math.inf]
-    rows = []
-    for label, changes in lines.items():
-        shares = [metrics.asr(changes, k) for k in ks]
-        rows.append([Cell(label), *(_percent(rate, len(changes)) for rate in shares)])
-    heads = ["∞" if math.isinf(k) else f"{k:g}" for k in ks]
+    rows: list[dict[str, Cell | str]] = [
+        {"attack": label, **{number(k): _percent(metrics.asr(changes, k), len(changes)) for k in ks}}
+        for label, changes in lines.items()
+    ]
     caption = f"Share fooled in % at {'cost' if group.unit == COST else 'k'}, with 95 % intervals"
-    return PageTable(f"{name}-numbers", caption, [Column("attack"), *(Column(head, True) for head in heads)], rows)
+    return lined_up(f"{name}-numbers", caption, rows, ["attack"])
 
 
 def _percent(rate: float, n: int) -> Cell:
     low, high = wilson(round(rate * n), n)
-    return Cell(f"{100 * rate:.1f}", rate, f"({100 * low:.1f}–{100 * high:.1f})")
+    return Cell(f"{100 * rate:.1f}", f"({100 * low:.1f}–{100 * high:.1f})")
 
 
 # Details --------------------------------------------------------------------------------------------------------------
 
 
 def _details(group: Group, place: int, maps: dict[str, Any]) -> dict[str, Any]:
-    """Return what the samples of a group have in common: classes, changed pixels or features, who needs fewer."""
+    """Return what the samples of a group have in common: classes, changed pixels or features, attack against attack."""
     run = group.strongest
     made: dict[str, Any] = {"title": group.title, "attack": run.name, "classes": _classes(run, place)}
     confusion = analysis.confusion(run)
@@ -276,36 +268,30 @@ def _details(group: Group, place: int, maps: dict[str, Any]) -> dict[str, Any]:
 
 
 def _classes(run: Run, place: int) -> PageTable:
-    names = run.info.about.get("classes")
-    rows = []
-    for line in analysis.by_class(run):
-        becomes = "–" if line.becomes is None else f"{class_name(names, line.becomes)} ({percent(line.share)})"
+    """Return a line per true class: how many of its samples are fooled, and what they are mostly taken for."""
+    facts, names, rows = run.facts, run.info.about.get("classes"), []
+    for label in np.unique(facts.label).tolist():
+        mine = facts.label == label
+        became, counts = np.unique(facts.prediction[mine & (facts.outcome == Outcome.FOUND)], return_counts=True)
+        mostly = (class_name(names, int(became[counts.argmax()])), counts.max() / counts.sum()) if len(counts) else None
         rows.append(
-            [
-                Cell(class_name(names, line.label), float(line.label)),
-                Cell(str(line.samples), line.samples),
-                Cell(percent(line.clean), line.clean),
-                Cell(number(line.median, 1), line.median),
-                Cell(percent(line.fooled), line.fooled),
-                Cell(becomes, line.share),
-            ]
+            {
+                "class": class_name(names, label),
+                "samples": str(int(mine.sum())),
+                "clean accuracy": percent(metrics.average(facts.clean_prediction[mine] == label)),
+                "median changes": number(metrics.median(run.changes[mine]) if run.budget is None else None, 1),
+                "fooled": percent(metrics.average(facts.success[mine])),
+                "mostly taken for": f"{mostly[0]} ({percent(mostly[1])})" if mostly else "–",
+            }
         )
-    heads = ("samples", "clean accuracy", "median changes", "fooled", "mostly taken for")
-    return PageTable(
-        f"classes-{place}",
-        f"True classes under {run.name}, the strongest attack",
-        [Column("class"), *(Column(head, True) for head in heads)],
-        rows,
-    )
+    caption = f"True classes under {run.name}, the strongest attack"
+    return lined_up(f"classes-{place}", caption, rows, ["class", "mostly taken for"])
 
 
 def _grid(grid: analysis.Grid, name: str, caption: str, heading: str) -> PageTable:
     """Return shares as a table whose cells are as dark as they are large."""
-    rows = [
-        [
-            Cell(label),
-            *(Cell("–") if math.isnan(each) else Cell(f"{100 * each:.0f}", each, shade=each) for each in shares),
-        ]
+    rows: list[list[Cell | str]] = [
+        [label, *("–" if math.isnan(each) else Cell(f"{100 * each:.0f}", shade=each) for each in shares)]
         for label, shares in zip(grid.rows, grid.shares.tolist(), strict=True)
     ]
     return PageTable(name, caption, [Column(heading), *(Column(head, True) for head in grid.columns)], rows)
@@ -319,8 +305,7 @@ def _maps(group: Group, place: int, maps: dict[str, Any]) -> Iterator[dict[str, 
         name = f"map-{place}-{at}"
         eight = np.round(255 * share / top).astype(np.uint8)
         maps[name] = {"width": share.shape[1], "values": base64.b64encode(eight.tobytes()).decode()}
-        label = run.name if run.budget is None else f"{run.name} within {run.budget}"
-        yield {"name": name, "label": label, "most": percent(float(share.max())), "top": percent(top)}
+        yield {"name": name, "label": run.title, "most": percent(float(share.max())), "top": percent(top)}
 
 
 def _features(group: Group, place: int) -> PageTable | None:
@@ -329,13 +314,11 @@ def _features(group: Group, place: int) -> PageTable | None:
     names = [site.name for site in spaces.named_sites(group.info)]
     order = np.argsort(-shares.mean(axis=0), kind="stable")
     shown = [k for k in order.tolist() if shares[:, k].max() > 0][:MAX_FEATURES]
-    rows = [
-        [Cell(names[k]), *(Cell(f"{100 * each:.1f}", each, shade=each) for each in shares[:, k].tolist())]
-        for k in shown
+    rows: list[list[Cell | str]] = [
+        [names[k], *(Cell(f"{100 * each:.1f}", shade=each) for each in shares[:, k].tolist())] for k in shown
     ]
-    heads = [run.name if run.budget is None else f"{run.name} within {run.budget}" for run in group.runs]
     caption = f"In how many % of the examples found each feature is changed ({len(shown)} of {len(names)} features)"
-    columns = [Column("feature"), *(Column(head, True) for head in heads)]
+    columns = [Column("feature"), *(Column(run.title, True) for run in group.runs)]
     return PageTable(f"features-{place}", caption, columns, rows) if shown else None
 
 
@@ -391,31 +374,32 @@ def _listed(value: Any) -> list[Any]:
 
 def _cells(states: Sequence[CellStatus]) -> PageTable:
     """Return every cell of the store: how far it is, and the hashes that identify what it is about."""
-    heads = ("attack", "model", "data", "state", "budget", "seed", "samples", "time", "weights", "rows", "cell")
-    numbers = ("budget", "seed", "samples", "time")
-    rows = []
-    for one in states:
-        info = one.cell
-        done = f"{one.done}" if one.done == info.rows else f"{one.done} of {info.rows}"
-        rows.append(
-            [
-                *map(Cell, (info.attack, info.model, info.dataset, one.state)),
-                Cell(number(info.budget), info.budget),
-                Cell(str(info.seed), info.seed),
-                Cell(done, one.done),
-                Cell(duration(one.seconds), one.seconds),
-                *map(Cell, (info.model_sha256[:8], info.data_hash[:8], info.key[:12])),
-            ]
-        )
+    rows: list[dict[str, Cell | str]] = [
+        {
+            "attack": one.cell.attack,
+            "model": one.cell.model,
+            "data": one.cell.dataset,
+            "state": one.state,
+            "budget": number(one.cell.budget),
+            "seed": str(one.cell.seed),
+            "samples": f"{one.done}" if one.done == one.cell.rows else f"{one.done} of {one.cell.rows}",
+            "time": Cell(duration(one.seconds), sort=one.seconds),
+            "weights": one.cell.model_sha256[:8],
+            "rows": one.cell.data_hash[:8],
+            "cell": one.cell.key[:12],
+        }
+        for one in states
+    ]
     caption = "Each run is an attack against a model on some rows; the hashes are those of weights, rows and question"
-    return PageTable("cells", caption, [Column(head, head in numbers) for head in heads], rows)
+    return lined_up("cells", caption, rows, ["attack", "model", "data", "state", "weights", "rows", "cell"])
 
 
 def _parameters(runs: Sequence[Run]) -> PageTable:
     """Return every attack with all its parameters."""
+    heads = ("attack", "version", "parameters")
     lines = {
         (run.info.attack, str(run.info.version), ", ".join(f"{k}={v}" for k, v in run.info.parameters.items()))
         for run in runs
     }
-    columns = [Column("attack"), Column("version"), Column("parameters")]
-    return PageTable("parameters", "Parameters of the attacks", columns, [[*map(Cell, line)] for line in sorted(lines)])
+    rows = [dict(zip(heads, line, strict=True)) for line in sorted(lines)]
+    return lined_up("parameters", "Parameters of the attacks", rows, heads)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
@@ -20,21 +19,20 @@ from sigmazero.core.files import replacing
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table: its text, the number it is sorted by, small print, a link, and how dark it is, 0 to 1."""
+    """A cell of a table that is more than its text.
+
+    small  small print after the text
+    best   whether it is the best figure of its block
+    shade  how dark it is, from 0 to 1
+    sort   the number it is sorted by, where the text does not begin with it
+    """
 
     text: str
-    value: float | None = None
     small: str = ""
     best: bool = False
     href: str = ""
     shade: float | None = None
-
-    @property
-    def sort(self) -> str:
-        """Return the number as JavaScript reads it; empty where there is none."""
-        if self.value is None or math.isnan(self.value):
-            return ""
-        return f"{self.value!r}" if math.isfinite(self.value) else "Infinity" if self.value > 0 else "-Infinity"
+    sort: float | None = None
 
 
 @dataclass(frozen=True)
@@ -53,8 +51,14 @@ class PageTable:
     name: str
     caption: str
     columns: list[Column]
-    rows: list[list[Cell]]
+    rows: list[list[Cell | str]]
     copies: Mapping[str, str] = field(default_factory=dict)
+
+
+def lined_up(name: str, caption: str, rows: Sequence[Mapping[str, Cell | str]], words: Collection[str]) -> PageTable:
+    """Return a table of rows with the same headings; those among `words` have no numbers under them."""
+    columns = [Column(heading, heading not in words) for heading in (rows[0] if rows else ())]
+    return PageTable(name, caption, columns, [[*row.values()] for row in rows])
 
 
 @cache

@@ -45,7 +45,9 @@ for (const figure of document.querySelectorAll("figure.table")) {
   const key = (row, column) => {
     const cell = row.cells[column];
     const text = cell.textContent.trim();
-    return cell.dataset.value !== undefined ? Number(cell.dataset.value) : text === "–" ? null : text;
+    if (!heads[column].classList.contains("number") && !cell.dataset.sort) return text === "–" ? null : text;
+    const number = parseFloat(cell.dataset.sort ?? text.replace("∞", "Infinity").replace("−", "-").replaceAll(",", ""));
+    return Number.isNaN(number) ? null : number;
   };
   const compare = (a, b) => (typeof a === "number" && typeof b === "number" ? (a === b ? 0 : a - b) : String(a).localeCompare(String(b), "en", { numeric: true }));
   heads.forEach((head, column) => {

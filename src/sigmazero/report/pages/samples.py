@@ -17,7 +17,7 @@ from sigmazero.core.metrics import Outcome
 from sigmazero.report import spaces
 from sigmazero.report.figures.pictures import is_image
 from sigmazero.report.pages.curve import colour
-from sigmazero.report.runs import Clean, CleanRows, Group, Run
+from sigmazero.report.runs import Clean, CleanRows, Group, Run, places_of
 from sigmazero.store.facts import CellInfo, Facts, Integers
 
 ROOM = 3_500_000  # bytes for the samples of a page, which is to stay under 5 MB
@@ -91,7 +91,7 @@ def _inputs(clean: Clean, info: CellInfo) -> tuple[CleanRows | None, str]:
 
 
 def _room(runs: Sequence[Run], inputs: CleanRows | None, samples: int, room: int) -> int:
-    """Return how many samples fit into so many bytes."""
+    """Return how many samples fit into `room` bytes."""
     each: float = NUMBERS * len(runs)
     if inputs is not None:  # base64 takes four bytes for three
         changes = sum(len(run.perturbed.index) for run in runs) / samples
@@ -119,7 +119,7 @@ def _set(runs: Sequence[Run], inputs: CleanRows | None, rows: NDArray[np.int64])
     if classes := info.about.get("classes"):
         made["classes"] = list(classes)
     if inputs is not None and not spaces.is_table(info):
-        images = inputs.images[_places(inputs.ids.numpy(), rows)]
+        images = inputs.images[places_of(rows, inputs.ids.numpy())]
         eight: NDArray[np.uint8] = (images.clamp(0, 1) * 255).round().byte().numpy()
         made |= {"shape": list(images.shape[1:]), "images": _base64(eight)}
     return made
@@ -130,9 +130,8 @@ def _run(run: Run, rows: NDArray[np.int64], inputs: CleanRows | None, words: dic
     done = rows[np.isin(rows, run.facts.row)]
     at = run.places(done)
     facts = run.facts.take(at)
-    name = run.name if run.budget is None else f"{run.name} within {run.budget}"
     made: dict[str, Any] = {
-        "name": name,
+        "name": run.title,
         "colour": colour(run.info.attack),
         "rows": done.tolist(),
         "before": facts.clean_prediction.tolist(),
@@ -167,7 +166,7 @@ def _run(run: Run, rows: NDArray[np.int64], inputs: CleanRows | None, words: dic
 def _words(run: Run, facts: Facts, inputs: CleanRows) -> list[list[list[Any]]]:
     """Return what changed in each row, in the user's words and units: [name, before, after, cost] each."""
     sites = spaces.named_sites(run.info)
-    clean = inputs.images[_places(inputs.ids.numpy(), facts.row)]
+    clean = inputs.images[places_of(facts.row, inputs.ids.numpy())]
     before, after = (each.flatten(1).tolist() for each in (clean, facts.rebuild(clean)))
     return [
         [
@@ -176,11 +175,6 @@ def _words(run: Run, facts: Facts, inputs: CleanRows) -> list[list[list[Any]]]:
         ]
         for pair in zip(before, after, strict=True)
     ]
-
-
-def _places(ids: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    order = np.argsort(ids, kind="stable")
-    return np.asarray(order[np.searchsorted(ids[order], rows)], dtype=np.int64)
 
 
 def _base64(values: NDArray[Any]) -> str:

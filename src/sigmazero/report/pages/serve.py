@@ -16,7 +16,7 @@ from threading import Lock
 from typing import Any
 
 from sigmazero.core.messages import one_line
-from sigmazero.report.pages.render import Cell, Column, PageTable, render
+from sigmazero.report.pages.render import lined_up, render
 from sigmazero.report.status import running, status_rows
 from sigmazero.store.store import Store
 
@@ -28,7 +28,7 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "SAMEORIGIN",
 }
-# What a store that is damaged, gone or being replaced raises; it may be whole again at the next request.
+# Errors of a store that is damaged, gone or being replaced; it may be whole again at the next request.
 UNREADABLE = (OSError, ValueError, LookupError, RuntimeError)
 MAX_FAILURES = 20  # that the page lists
 
@@ -92,8 +92,6 @@ def progress(store: Store) -> str:
         for one in store.failures()
     ]
     rows = status_rows(states)
-    columns = [Column(heading) for heading in rows[0]] if rows else []
-    table = PageTable("progress-cells", "Cells", columns, [[*map(Cell, row.values())] for row in rows])
     return render(
         "progress.html",
         line=running(note) if note else ended,
@@ -101,7 +99,7 @@ def progress(store: Store) -> str:
         total=total,
         failures=failures[:MAX_FAILURES],
         more=max(len(failures) - MAX_FAILURES, 0),
-        table=table,
+        table=lined_up("progress-cells", "Cells", rows, rows[0] if rows else ()),
     )
 
 
