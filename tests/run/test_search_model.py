@@ -184,3 +184,14 @@ def test_one_copy_serves_all_batches_and_attacks(monkeypatch):
     for name in ("sigma-zero", "fmn"):
         Session(sz.get(name, steps=5), net, batch_size=4, prepared=prepared).run(problem)
     assert made == [net]
+
+
+def test_channels_last_are_for_deep_networks_whose_norms_are_folded():
+    convolutions = [nn.Conv2d(3, 3, 3, padding=1) for _ in range(6)]
+    head = nn.Flatten(), nn.Linear(48, 3)
+    normed = settled(nn.Sequential(convolutions[0], nn.BatchNorm2d(3), *convolutions[1:], *head))
+    bare = nn.Sequential(*convolutions, *head).eval()
+    assert asked(normed, X).channels_last
+    assert asked(normed, X, bf16=True).channels_last
+    assert not asked(bare, X, bf16=True).channels_last
+    assert not asked(Net(), X).channels_last
