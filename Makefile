@@ -85,7 +85,7 @@ dist:            ## build wheel and sdist, and try the wheel in an environment o
 	build/dist-venv/bin/pip install --quiet -c constraints.txt hatchling
 	build/dist-venv/bin/python -m hatchling build
 	$(PYTHON) -m venv build/wheel-venv
-	build/wheel-venv/bin/pip install --quiet -c constraints.txt "$$(ls dist/*.whl)[plot]"
+	build/wheel-venv/bin/pip install --quiet -c constraints.txt "$$(ls dist/*.whl)[demo]"
 	cd build && wheel-venv/bin/sigmazero --version && wheel-venv/bin/sigmazero demo --limit 5 --steps 20
 
 # What `pip install sigmazero` may resolve to at least; the newest versions are in constraints.txt.

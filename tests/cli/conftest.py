@@ -1,13 +1,13 @@
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner
 
-from sigmazero.cli import app
+from tests.helpers.commands import run_command
 
 NET = """
 import torch
@@ -25,14 +25,14 @@ def broken():
 
 
 @pytest.fixture
-def sigmazero(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+def sigmazero() -> Callable[..., Any]:
     """Run the command line in this process, on a terminal 120 columns wide and without colours."""
-    monkeypatch.setenv("COLUMNS", "120")
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.delenv("SIGMAZERO_DEBUG", raising=False)
 
     def run(*arguments: object) -> Any:
-        return CliRunner().invoke(app, [str(argument) for argument in arguments])
+        done = run_command(*arguments)
+        return SimpleNamespace(
+            exit_code=done.code, stdout=done.stdout, stderr=done.stderr, output=done.stdout + done.stderr
+        )
 
     return run
 
