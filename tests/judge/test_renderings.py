@@ -950,7 +950,7 @@ def test_demo(tmp_path: Path) -> None:
     assert ran.code == 0, ran.stderr
     read = readers.read_table(ran.stdout)
     rows, model = sz.data.load("mnist-5k-heldout", limit=4), sz.models.load("demo")
-    with sz.store.Store(tmp_path / "demo.db") as store:
+    with sz.store.Store(next(tmp_path.glob("*.db"))) as store:
         for info in store.cells():
             facts = store.facts(info.key)
             counts = {"forwards": facts.forwards, "backwards": facts.backwards, "seconds": float(facts.seconds.sum())}

@@ -17,7 +17,7 @@ ATTACKS = {False: ("sigma-zero", "fmn", "vfga"), True: ("sigma-swap", "sigma-zer
 NEXT = {
     False: {
         "sigmazero demo --tabular": "a table: the changes by name, and their cost",
-        "sigmazero attack net.py:build photos/": "your own model and pictures (docs/quickstart.md)",
+        "sigmazero attack net.py:build photos/": "your own model and pictures (docs/own-model.md)",
         "sigmazero list attacks": "other attacks; add a name to read more",
     },
     True: {
