@@ -2,7 +2,7 @@
 
 A frame holds, for one number of rows, the tensors that a captured step reads and writes. Batches of fewer rows are
 padded with rows that are not alive. Frames live as long as the session: later batches replay what earlier ones
-captured. Before a capture some steps are taken and thrown away, in which libraries choose their kernels.
+captured. Before a capture some steps are taken and thrown away: in them, libraries choose their kernels.
 """
 
 import logging
@@ -37,7 +37,7 @@ class CaptureError(RuntimeError):
 class GraphPool:
     """The memory that all captured steps on one model share: they are replayed one at a time.
 
-    After memory ran out the captured steps are dropped with their pool, and others are made in a new one: a pool whose
+    After memory ran out, the captured steps are dropped with their pool. Others are made in a new pool: a pool whose
     graphs are all gone is gone too, and its handle must not be used again.
     """
 

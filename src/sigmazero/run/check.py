@@ -52,9 +52,9 @@ def check(
     """Report which given points fool the model, and how many features each changes.
 
     Every point is verified as `Attack.run` verifies its own: in strict fp32 and in your process's settings, inside the
-    box, the mask and the space, by at least `margin`. A point that does not hold is a failure (l0 infinite), and so is
-    one that leaves the box by however little; a warning counts these. A point with more changes than `budget` is
-    found, but is no success. The other arguments are those of `Attack.run`.
+    box, the mask and the space, by at least `margin`. A point that does not hold is a failure (l0 infinite). So is a
+    point that leaves the box, by however little; a warning counts such points. A point with more changes than `budget`
+    is found, but is no success. The other arguments are those of `Attack.run`.
     To compare points with attacks in a store, give `sz.foreign(x_adv)` to `sz.evaluate`.
     """
     if not (integer(batch_size) and batch_size >= 1):

@@ -1,6 +1,6 @@
 """Signs that results are doubtful: in the first gradients of a batch, and in second answers about points found.
 
-Nothing is queried for them. Numbers stay on the device until `findings` reads them.
+They cost no queries. Numbers stay on the device until `findings` reads them.
 """
 
 import torch
@@ -54,7 +54,7 @@ class Diagnostics:
         self._returned: list[Tensor] = []
 
     def see_returned(self, changed: Tensor) -> None:
-        """Keep which points that another library's attack returned are not the inputs."""
+        """Keep which points of another library's attack differ from the inputs."""
         self._returned.append(changed)
 
     def see(self, look: FirstLook, ids: Tensor, clean: Tensor, strict: bool) -> None:

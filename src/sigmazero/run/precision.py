@@ -1,7 +1,7 @@
 """The float32 settings and autocast of a run, set for one batch at a time and put back.
 
-torch has two ways to set how float32 products are rounded, `allow_tf32` and `fp32_precision`, and raises when the first
-is read after the second said otherwise; its compiler reads the first. So both are written where both could be read.
+torch has two ways to set how float32 products are rounded: `allow_tf32` and `fp32_precision`. It raises when the first
+is read after the second said otherwise. Its compiler reads the first. So both are written where both could be read.
 """
 
 import re
@@ -251,8 +251,8 @@ def quiet(model: Model) -> Iterator[None]:
 def turn(model: Model, device: torch.device, numbers: Numbers) -> Iterator[None]:
     """Ask a model in eval mode, without gradients or autocast around it, on its device and in these float32 settings.
 
-    Settings and modes belong to the whole process, so one lock lets threads that run attacks take turns, batch by
-    batch; between two batches everything is the caller's own. For attacks side by side use processes. A thread that
+    Settings and modes belong to the whole process. So threads that run attacks share one lock and take turns, batch by
+    batch. Between two batches everything is the caller's own. For attacks side by side use processes. A thread that
     calls the model itself, without an attack, does not wait and may find it in eval mode.
     """
     with _turns, ExitStack() as stack:

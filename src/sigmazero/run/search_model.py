@@ -1,9 +1,9 @@
 """The model that a search asks: a faithful copy of the user's, made ready for speed, and the steps captured on it.
 
 A search may run on any faithful copy, because whatever it claims is verified on the model itself. Batch norms are
-folded into the layers before them, images are laid out with their channels last where that pays, and a search in bf16
-has its weights so. A copy whose answers are not the model's own is dropped. On a CUDA device the copy of a network with
-convolutions that is searched in TF32 or bf16 is compiled where rows times steps are 4 million or more.
+folded into the layers before them, images are laid out with their channels last where that pays, and for a search in
+bf16 the weights are bf16. A copy whose answers are not the model's own is dropped. On a CUDA device the copy of a
+network with convolutions that is searched in TF32 or bf16 is compiled where rows times steps are 4 million or more.
 """
 
 import copy
@@ -287,7 +287,7 @@ def _pays(model: nn.Module, x: Tensor, numbers: Numbers) -> bool:
 def compared(made: Model, own: Model, x: Tensor) -> float:
     """Return how far a copy's answers are from the model's own, as `deviation` says.
 
-    It must find a way back too: code that only runs backwards may not take the copy's layout or number format.
+    A backward pass is tried too: code that runs only there may refuse the copy's layout or number format.
     """
     with torch.enable_grad():
         point = x[:2].clone().requires_grad_()

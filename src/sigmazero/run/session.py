@@ -129,8 +129,8 @@ class Session:
     def batches(self, problem: Problem, advance: Advance = ignore, known: Tensor | None = None) -> Iterator[Batch]:
         """Yield verified results, batch by batch, with the places of their rows in the problem; every row comes once.
 
-        `known` marks rows whose results the caller has already. A batch of nothing else is left out; the others are
-        cut as if nothing were known, so that a run that goes on makes the batches of one that was never stopped.
+        `known` marks rows whose results the caller has already. A batch of known rows alone is left out. The others are
+        cut as if nothing were known. So a run that goes on makes the same batches as one that was never stopped.
 
         The caller's float32 settings are those of the moment when the first batch is asked for. The seconds of a result
         are those since the one before, without what the caller did in between. Between two batches the model and all
@@ -255,9 +255,9 @@ class Session:
     def _aimed(self, problem: Problem, logits: Tensor) -> Problem:
         """Let a search aim beyond the goal by what formats may disagree, by the logits of the clean inputs.
 
-        So what it finds mostly holds in every format, and nothing is confirmed on the way: twice what the formats
-        disagree there, and twice the guard, since they may disagree more at the point that is found. A clean input that
-        only one format calls wrong is searched too: without the margin a search would not move from it.
+        So what it finds mostly holds in every format, and nothing is confirmed on the way. The margin is twice the
+        disagreement there and twice the guard, since formats may disagree more at the point that is found. A clean
+        input that only one format calls wrong is searched too: without the margin a search would not move from it.
         """
         if logits.shape[1] == 1:
             return problem
@@ -268,7 +268,7 @@ class Session:
     def _lost(self, result: Result) -> Tensor:
         """Return the rows to search again: a coarse search found something for them, and no success was confirmed.
 
-        Where bf16 found nothing at all without a budget its numbers may be why, so these are searched again too.
+        Without a budget, rows where bf16 found nothing at all are searched again too: its numbers may be why.
         Skipped if the attack has a query limit, or if the first search already ran in strict fp32 on the model itself.
         """
         if self.prepared.searches_strictly or self.attack.limit is not None:

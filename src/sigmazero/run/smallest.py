@@ -1,8 +1,8 @@
 """The smallest sufficient values: the last part of a search in a space that asks for them.
 
 An attack says which fields to change, and mostly takes their ends. Here each number that it changed goes back towards
-its clean value, by halves, as long as the goal stays reached with the same changes. Where a value has whole steps it
-stops at the last one that does. What was found before stays behind it as the second record.
+its clean value, by halves, as long as the goal stays reached with the same changes. A value with whole steps stops
+at the last step that still reaches it. The point found before stays behind it as the second record.
 """
 
 from dataclasses import dataclass, replace

@@ -48,9 +48,9 @@ class Verifier:
     def ask(self, x: Tensor, pad: bool = False) -> list[Tensor]:
         """Return logits in strict fp32 and, where they may differ, in the caller's settings.
 
-        On a device `pad` rounds the number of rows up to a quarter, a half or all of a batch. For a number that it has
-        not met before its library looks for kernels, which takes longer than the answer; and for few rows it may choose
-        kernels that round less, so that the two answers would seem closer than they are in the end.
+        On a device `pad` rounds the number of rows up to a quarter, a half or all of a batch. For a new number of
+        rows its library looks for kernels, which takes longer than the answer. For few rows the library may choose
+        kernels that round less; then the two answers would seem closer than they are in the end.
         """
         answers = [self._ask_strictly(x, pad)]
         if self.checks > 1:

@@ -126,7 +126,7 @@ class WriterLock:
             raise StoreBusy(f"{path} is being written by {noted_writer(path)}; wait for it to end") from None
 
     def close(self) -> None:
-        """Release the lock. The empty file stays: while it is removed, two processes could get in."""
+        """Release the lock. The empty file stays: if it were removed, two processes could get in at once."""
         self.base.close()
 
 

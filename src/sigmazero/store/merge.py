@@ -1,8 +1,8 @@
 """Merge stores: every sample that one of them has, with the run that made it.
 
 Each store is attached and copied by SQL, so the time grows with the number of samples alone. If two runs have the same
-sample, the first store's stays and the others are counted: two machines may round differently. One run with two values
-for a sample is an error, and so are two models that answer differently under one key.
+sample, that of the first store stays and the others are counted: two machines may round differently. One run with two
+values for a sample is an error, and so are two models that answer differently under one key.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Proved lower bounds: no attack fools a model on a row with fewer changes.
 
-A bound is about a model, a row, a unit and the constraints, but no attack. So it is stored apart from the cells and
+A bound is about a model, a row, a unit and the constraints, but no attack. So it is stored apart from the cells. It is
 found by content: a row by the digest of its input and label. If an attack has a verified point below the bound, one of
 the two is wrong, and an error names both.
 """
@@ -57,7 +57,7 @@ class ProofKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Proof:
-    """A row cannot be fooled with fewer than `least` changes; by which method, in which version, after how long."""
+    """A row cannot be fooled with fewer than `least` changes; which method and version proved it, in how long."""
 
     least: int
     method: str

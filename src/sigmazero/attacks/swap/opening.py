@@ -1,15 +1,16 @@
 """The first phase of σ-swap, in two forms; every query asks for the gradient too.
 
-`Opening` takes steps of σ-zero, and in between whole new choices of sites, as often as they pay. A whole new choice
-moves the sites of largest gradient × room to the ends of the box, one site fewer than the best example changes. Where
-gradients can be trusted that is often adversarial at once; where they mislead, only σ-zero's small steps get anywhere.
-Each sample mostly does what has saved it more changes so far. The first half is σ-zero alone: to beat an early, poor
-example is no sign of quality.
+`Opening` takes steps of σ-zero. In between it tries whole new choices of sites, as often as these pay. A whole new
+choice moves the sites of largest gradient × room to the ends of the box, one site fewer than the best example changes.
+Where gradients can be trusted, the new point is often adversarial at once. Where they mislead, only σ-zero's small
+steps find anything. Each sample mostly uses the way that has saved it more changes so far. In the first half σ-zero
+works alone: early examples are poor, so a choice that beats one need not be good.
 
-`Ladder` is the whole of σ-swap where queries are few: σ-zero alone needs twenty to thirty steps before its examples are
-sparse, and whole choices find most after a few queries. The number of sites is found by halves: until a choice
-succeeds, it is multiplied by four; where all sites fail, σ-zero looks for the first example. Then the next number is
-the geometric mean of the best one known and the largest that has failed since the gradient was last good for that.
+`Ladder` is the whole of σ-swap where queries are few. σ-zero alone needs twenty to thirty steps before its examples are
+sparse; whole choices find most examples after a few queries. The ladder searches for the number of sites. Until a
+choice succeeds, it multiplies the number by four. If all sites fail, σ-zero looks for the first example. After that the
+next number is the geometric mean of two: the fewest changes known, and the largest number that failed. When these are
+close, the second begins anew at half of the first.
 
     g      running gradient, by sites      n      sites of the next choice      low    the largest number that failed
 """
@@ -78,7 +79,7 @@ class State:
 
 @dataclass(frozen=True, kw_only=True)
 class Opening(Beginning):
-    """Each step is one of σ-zero or a whole new choice; the other parameters are those of the search."""
+    """Each step is a step of σ-zero or a whole new choice; the other parameters are those of the search."""
 
     choices: float
     jitter: float
@@ -97,7 +98,7 @@ class Opening(Beginning):
         )
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
-        """Ask about σ-zero's point, or about a whole new choice, each sample as it pays."""
+        """Ask about σ-zero's point or a whole new choice: for each sample, what pays better is likelier."""
         if not self.choices:
             walk, g = self.walk(i, s, s.walk.a, oracle)
             return replace(s, walk=walk, g=g, done=sites.finished(oracle))

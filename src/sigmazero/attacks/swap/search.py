@@ -1,22 +1,22 @@
 r"""Swap search: makes an adversarial example sparser by exchanging the sites it changes, mostly without gradients.
 
-σ-zero and its kin rarely leave a change that could simply be undone. What they can do better is choose *which* sites
-to change. So the search holds a point with one change fewer than the best example known, and exchanges one changed
-site for another as long as that does not hurt. A success lowers the best by one, and the search goes on one below it.
-A new site always goes to an end of the box. A step makes a few proposals; the last one also asks for the gradient.
-docs/evidence/stronger.md says what each part is worth.
+σ-zero and similar attacks rarely leave a change that could simply be undone. But they do not always choose the best
+sites to change. So the search holds a point with one change fewer than the best example known. It exchanges one changed
+site for another as long as that does not hurt. A success lowers the best number by one, and the search goes on with one
+change fewer than that. A new site always goes to an end of the box. A step makes a few proposals; the last one also
+asks for the gradient. docs/evidence/stronger.md says what each part is worth.
 
     a    current point, one change fewer than the best            m      its margin; ∞ before it is known
     g    running mean of the margin's gradient                    gain   what a site's better end promises by it
     w    how likely a site is proposed                            worn   logarithm of the factor on w of tried sites
 
 A new site is drawn from one of four places: near the changed sites, by gain or blindly; or anywhere, by gain² or
-blindly. Where gradients mislead, only blind draws find a good site; so each sample prefers the places that have helped
-it so far. A site that was proposed in vain becomes less likely. The site given up is drawn too, and is likely to be
-one that contributes little. A proposal is kept if its margin is no worse. After a step that improved nothing, one that
-is a little worse may be kept as well, with a chance that falls to zero (annealing). The last proposal of a step may
-instead be a whole new choice: the sites of largest gain, with some noise on the gains. That is quick where gradients
-can be trusted, and is preferred where it has helped, like the places.
+blindly. Where gradients mislead, only blind draws find a good site. So each sample prefers the places that have helped
+it so far. A site that was proposed in vain becomes less likely. The site to give up is drawn too; one that contributes
+little is more likely. A proposal is kept if its margin is no worse. After a step that improved nothing, a proposal that
+is a little worse may be kept too. The chance of this falls to zero (annealing). The last proposal of a step may instead
+be a whole new choice: the sites of largest gain, with some noise on the gains. That is quick where gradients can be
+trusted. Like a place, it is preferred where it has helped.
 
 >>> import torch, sigmazero as sz
 >>> model = torch.nn.Linear(4, 2).requires_grad_(False)
@@ -241,7 +241,10 @@ class SwapSearch(Attack):
         return self._judge(one, self._fitting(m, one, last, oracle), allowed, s, draws, oracle)
 
     def _fitting(self, m: Tensor, one: Proposal, last: bool, oracle: Oracle) -> Tensor:
-        """Return the margin, infinite where equal gains, or what joined in to keep a rule, made the point too large."""
+        """Return the margin, or infinity where the point costs too much.
+
+        It does where equal gains chose more sites, or where features joined in to keep a rule.
+        """
         return m.masked_fill(oracle.worth(one.point) >= one.best, torch.inf) if last or oracle.domain.tied else m
 
     def _draw(self, s: State, ends: Ends, drawn: Tensor, wave: Tensor, fate: Tensor, oracle: Oracle) -> Draws:
@@ -286,7 +289,7 @@ class SwapSearch(Attack):
         )
 
     def _again(self, old: Tensor, oracle: Oracle) -> Tensor | None:
-        """Return which proposals give a changed site another value: the first of a step, where there is a third."""
+        """Return which proposals give a changed site another value: the first of a step, if the site has a third."""
         several = oracle.domain.several
         if several is None or self.proposals == 1:
             return None
@@ -323,7 +326,7 @@ class SwapSearch(Attack):
         return Proposal(j, d.complete(point, order), best, swap)
 
     def _affordable(self, old: Tensor, new: Tensor, s: State, oracle: Oracle) -> tuple[Tensor, Tensor]:
-        """Return whether a point with the new site would be better than the best: without the old site, and with it."""
+        """Return whether a point with the new site would beat the best: first without the old site, then with it."""
         d, rank, best = oracle.domain, oracle.problem.rank, self._best(oracle)
         changed = d.changed(s.a).flatten(1).gather(1, old[:, None])[:, 0]
         more, back = d.cost(s.a) + d.costs[new], torch.where(changed, d.costs[old], 0.0)
@@ -383,11 +386,11 @@ class SwapSearch(Attack):
 
 @dataclass(frozen=True, kw_only=True)
 class LongSearch(SwapSearch):
-    """The same with more steps than the queries fill: points whose answer is remembered cost none."""
+    """The same search with more steps than the queries fill: a point whose answer is remembered costs no query."""
 
     @cached_property
     def rates(self) -> Tensor:
-        """Return what swap search has for each step; it is cold once the queries may be spent."""
+        """Return the rates of swap search for each step; heat is nearly zero once the queries may be spent."""
         own = super(LongSearch, replace(self, steps=-(-self.steps // STEPS_FACTOR))).rates
         return own[torch.arange(self.steps).clamp(max=len(own) - 1)]
 

@@ -37,11 +37,11 @@ class SigmaSwap(SwapSearch):
     The limit `queries` includes the clean check and the verification; without it there are as many queries
     as σ-zero asks in `steps` steps. The first phase may take half of them, or 30 steps where that is more.
 
-    With fewer than 30 steps in all, σ-zero has no sparse example yet: whole choices of sites take its place, their
-    number found by halves (see opening).
+    With fewer than 30 steps in all, σ-zero finds no sparse example in time. Then whole choices of sites take its place
+    (see `Ladder` in opening).
 
-    A problem is hard if one class alone is the goal or the input is large. Then σ-zero needs more steps to come near
-    the fewest changes, and whole choices do not pay: `warm_up_hard` and `first_hard` hold instead, the first phase may
+    A problem is hard if one class alone is the goal, or if the input is large. Then σ-zero needs more steps to come
+    near the fewest changes, and whole choices do not pay. So `warm_up_hard` and `first_hard` apply, the first phase may
     take all queries, and no whole choices are made.
     """
 

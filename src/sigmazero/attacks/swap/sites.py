@@ -43,7 +43,10 @@ def ends(d: Domain, g: Tensor) -> Ends:
 
 
 def blind(oracle: Oracle, e: Ends, i: Tensor) -> Tensor:
-    """Return random legal values where there are few, else the farther end; `e`'s where that would change nothing."""
+    """Return random legal values where there are few, else the farther end.
+
+    Where that would change nothing, a site has the end in `e`.
+    """
     d = oracle.domain
     found = d.sample(lambda: _draws(oracle, i, stream=3), d.far())
     return torch.where((found == d.by_site(d.x)).all(1, keepdim=True), e.end, found)
@@ -84,7 +87,7 @@ def scaled(d: Domain, grad: Tensor) -> Tensor:
 def whole_choice(d: Domain, e: Ends, n: Tensor, wave: Tensor, jitter: float) -> Tensor:
     """Move the n sites of largest gain to their ends; `wave` in [0, 1) varies each gain by at most ±`jitter`.
 
-    Where some cost more than others, n is what they must stay below together.
+    Where some sites cost more than others, n is a cost, and the chosen sites together must cost less.
     """
     score = torch.addcmul((1 - jitter) * e.gain, e.gain, wave, value=2 * jitter)
     return torch.where(d.choose(score, n)[:, None], e.end, d.by_site(d.x))
@@ -93,7 +96,7 @@ def whole_choice(d: Domain, e: Ends, n: Tensor, wave: Tensor, jitter: float) -> 
 def fewer(d: Domain, best: Tensor, draw: Tensor) -> Tensor:
     """Return the size of a whole new choice: one site fewer than the best example, or several fewer than a large one.
 
-    Where some cost more than others, it is what the best example costs.
+    Where some sites cost more than others, the size is a cost: that of the best example.
     """
     if d.weighted:
         return best
@@ -101,12 +104,12 @@ def fewer(d: Domain, best: Tensor, draw: Tensor) -> Tensor:
 
 
 def finished(oracle: Oracle) -> Tensor:
-    """Return which rows end: those with one change, or the cheapest, which cannot become none."""
+    """Return which rows end: their best example is one change, or the cheapest one, and cannot get better."""
     return oracle.incumbents.best_cost <= oracle.domain.least(1)
 
 
 def saved(before: Tensor, after: Tensor) -> Tensor:
-    """Changes saved by a proposal; the first example found, which saves very many, counts as a few."""
+    """Return the changes that a proposal saved, but at most a few: the first example found saves very many."""
     return (before - after).clamp(max=MAX_SAVED)
 
 
