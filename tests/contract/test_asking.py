@@ -306,3 +306,35 @@ def test_a_surrogate_is_asked_about_more_samples_than_fit_at_once():
     x = torch.rand(300, 6, generator=torch.Generator().manual_seed(6))
     result = sz.QuerySwap(queries=24, surrogate=layer).run(layer, x, layer(x).argmax(1))
     assert result.success.float().mean() > 0.9
+
+
+class Normed(nn.Module):
+    """A network with batch norms that have seen data; it counts its calls, and a copy counts its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        first = nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten()
+        self.layers = nn.Sequential(*first, nn.Linear(144, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 3))
+        for _ in range(20):
+            self.layers(4 * torch.rand(16, 1, 8, 8) - 1)
+        self.calls = 0
+        self.eval().requires_grad_(False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return self.layers(x)
+
+
+def test_the_search_asks_a_copy_with_folded_batch_norms():
+    x, attack = torch.rand(16, 1, 8, 8, generator=torch.Generator().manual_seed(1)), sz.get("sigma-zero", steps=60)
+    changes = {}
+    for prepare in ("fold", "none"):
+        model = Normed()
+        y = model(x).argmax(1)
+        result = attack.run(model, x, y, hardware=sz.Hardware(prepare=prepare))
+        assert (model.calls < 20) == (prepare == "fold")
+        assert result.success.all()
+        assert (model(result.x_adv).argmax(1) != y).all()
+        changes[prepare] = float(result.l0.double().mean())
+    assert changes["fold"] == pytest.approx(changes["none"], rel=0.1)
