@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sigmazero.auto.members import most_queries
 from sigmazero.auto.result import CascadeResult
-from sigmazero.run.progress import Advance, bar, ignore
+from sigmazero.run.progress import Advance, bar, ignore, to_stderr
 
 
 class Progress:
@@ -52,11 +51,6 @@ def shown(found: CascadeResult, show: bool) -> Iterator[Progress]:
     """Yield the progress of a cascade, and show it inside the block."""
     progress = Progress(found)
     title, words = f"SparseAutoAttack {found.cascade}", lambda: progress.words
-    with bar(title, progress.total, show, "queries", words, _write) as advance:
+    with bar(title, progress.total, show, "queries", words, to_stderr) as advance:
         progress.advance = advance
         yield progress
-
-
-def _write(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
-    sys.stderr.flush()

@@ -152,8 +152,11 @@ class Evaluation:
 
     def table(self, ks: Sequence[float] | None = None, over: str = "changes") -> str:
         """Return the figures as Markdown: a table of the runs without a budget, and one of those with."""
-        found = self._tables(self._runs(over), ks)
-        return "\n".join(to_markdown(each, bold=False) for each in found).rstrip() or NOTHING
+        return self._table(self._tables(self._runs(over), ks), escape_markdown)
+
+    @staticmethod
+    def _table(found: Sequence[tables.Table], escape: Callable[[str], str]) -> str:
+        return "\n".join(to_markdown(each, False, escape) for each in found).rstrip() or NOTHING
 
     def _runs(self, over: str = "changes") -> list[Run]:
         if over not in ("changes", reported.COST):
@@ -220,7 +223,7 @@ class Evaluation:
     def _text(self, escape: Callable[[str], str]) -> str:
         found = self._runs()
         first = "\n".join(map(escape, sentences(found, mix=True))) or NOTHING
-        parts = [first, *([self.table()] if found else []), *map(escape, self._remarks())]
+        parts = [first, *([self._table(self._tables(found), escape)] if found else []), *map(escape, self._remarks())]
         return "\n\n".join(parts)
 
 

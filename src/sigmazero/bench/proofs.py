@@ -23,7 +23,7 @@ from sigmazero.certifier.certify import Certificates, Certifier
 from sigmazero.core.domain import Unit
 from sigmazero.core.messages import one_line
 from sigmazero.data import Rows
-from sigmazero.run.progress import bar
+from sigmazero.run.progress import bar, to_stderr
 from sigmazero.store.facts import Integers, same_answers
 from sigmazero.store.proofs import Proof, ProofKey, row_digests
 from sigmazero.store.store import Store
@@ -71,7 +71,7 @@ def certify_into(
 
     stored, took = time.perf_counter(), 0.0
     try:
-        with bar("certify", len(rows), progress, "inputs") as advance:
+        with bar("certify", len(rows), progress, "inputs", say=to_stderr) as advance:
             for block in certifier.run(advance):
                 fields = (found.lower, found.over_reals, found.seconds)
                 for position, least, reals, seconds in zip(

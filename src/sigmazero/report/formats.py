@@ -218,10 +218,10 @@ def escape_markdown(text: str) -> str:
     return re.sub("[&<>]", lambda mark: {"&": "&amp;", "<": "&lt;", ">": "&gt;"}[mark.group()], plain)
 
 
-def to_markdown(table: Table, bold: bool = True) -> str:
+def to_markdown(table: Table, bold: bool = True, escape: Callable[[str], str] = escape_markdown) -> str:
     """Return a caption and a Markdown table, the best of each group in bold."""
-    made = markdown(rows(table, word=escape_markdown, strong=lambda text: f"**{text}**" if bold else text))
-    parts = [escape_markdown(table.caption) + ".", made, *([CAVEAT] if table.compared else [])]
+    made = markdown(rows(table, word=escape, strong=lambda text: f"**{text}**" if bold else text))
+    parts = [escape(table.caption) + ".", made, *([CAVEAT] if table.compared else [])]
     return "\n\n".join(parts) + "\n"
 
 

@@ -298,7 +298,9 @@ def groups(runs: Sequence[Run], mix: bool = False) -> list[Group]:
     Runs that do not compare are refused, as `refuse_mixture` says, unless `mix` allows them.
     """
     if not runs:
-        raise ValueError("the store has no samples yet; run a plan into it first")
+        raise ValueError(
+            "the store has no samples yet, and proofs alone make no table; run a plan or an attack into it first"
+        )
     if not mix:
         refuse_mixture(run.info for run in runs)
     found: dict[tuple[str, ...], list[Run]] = {}

@@ -94,7 +94,9 @@ def build(name: str, runs: Sequence[Run], ks: Sequence[float] | None = None, mix
     fixed = name == "fixed-budget"
     chosen = [run for run in runs if (run.budget is not None) == fixed]
     if not runs:
-        raise ValueError("the store has no samples yet; run a plan into it first")
+        raise ValueError(
+            "the store has no samples yet, and proofs alone make no table; run a plan or an attack into it first"
+        )
     if not chosen:
         other = next(table for table in TABLES if table != name)
         raise ValueError(f"the store has no runs {'with' if fixed else 'without'} a budget; ask for the table {other}")

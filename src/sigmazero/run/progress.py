@@ -68,6 +68,12 @@ def bar(
         yield advance
 
 
+def to_stderr(line: str) -> None:
+    """Write a line to stderr at once."""
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
 @contextmanager
 def _lines(title: str, total: float, words: Callable[[], str], say: Callable[[str], None] | None) -> Iterator[Advance]:
     """Pass a line to `say` from time to time."""
@@ -77,7 +83,7 @@ def _lines(title: str, total: float, words: Callable[[], str], say: Callable[[st
         while say is not None and not over.wait(LINE_EVERY):
             left = pace.left()
             soon = "" if left is None else f", {left / 60:.0f} min left" if left > 90 else f", {left:.0f} s left"
-            say(f"{title}: {words()} ({100 * pace.done / max(pace.total, 1):.0f} %{soon})")
+            say(" ".join(filter(None, (f"{title}:", words(), f"({100 * pace.done / max(pace.total, 1):.0f} %{soon})"))))
 
     if say is not None:
         threading.Thread(target=lines, daemon=True).start()
