@@ -22,7 +22,7 @@ MEAN_JOINING = 1.5  # unchanged sites that are resampled as well, on average, wh
 
 @runtime_checkable
 class Walker(Protocol):
-    """An attack like σ-zero: its state has a point `a`, and whoever has the gradient there can take its next step."""
+    """An attack like σ-zero: its state has a point `a`, and a caller with the gradient there can take its next step."""
 
     @property
     def steps(self) -> int:

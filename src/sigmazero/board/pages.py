@@ -13,7 +13,7 @@ from sigmazero.store.store import Store
 
 LEAD = (
     "Robust accuracy: the share of samples that stay correct although some input values change. Every point behind "
-    "these numbers can be replayed. Anyone may lower a number by sending points; nobody can raise one."
+    "these numbers can be replayed. Anyone may lower a number by sending points; it cannot be raised."
 )
 
 

@@ -423,5 +423,5 @@ def _costs_apart(columns: Columns) -> Iterator[Finding]:
         costs = (
             f"Feature {columns.labels[dear]} costs {cost[dear]:g} and {columns.labels[cheap]} costs {cost[cheap]:g}."
         )
-        fix = 'say direction = "none" for what nobody would change; a cost is a price, not a prohibition'
+        fix = 'say direction = "none" for what must not change; a cost is a price, not a prohibition'
         yield coded("SZ020", costs, fix, "warning")

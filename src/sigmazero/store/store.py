@@ -26,7 +26,7 @@ import uuid
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import pairwise
@@ -64,7 +64,7 @@ CHUNK = 500  # samples that are converted at a time: few, so that their values s
 VALUES = (*COLUMNS, "changed", "became")  # of a sample; its checksum covers them and its position
 SAMPLE = struct.Struct("<q" + "".join("d" if kind is np.float64 else "q" for kind in KINDS.values()))  # for checksums
 CELL = ("key", "info", "model", "dataset", "attack", "budget", "unit", "rows")  # of a cell; `info` is all of it as JSON
-ZIP = (EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error)  # what a damaged .npz file raises, besides
+ZIP = (EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error)  # raised for damaged .npz files
 UNREADABLE = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, OSError, *ZIP)
 
 SCHEMA = f"""
@@ -144,8 +144,7 @@ class Store:
             self._base = open_reading(self.path)
             return
         if self.path.exists():
-            with closing(open_reading(self.path, empty=True)):
-                pass  # refuse another program's file before writing next to it
+            open_reading(self.path, empty=True).close()  # refuse another program's file before writing next to it
         self._lock = WriterLock(self.path)
         try:
             self._base = open_writing(self.path, SCHEMA)
