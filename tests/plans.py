@@ -1,12 +1,15 @@
 """Small plans over networks in a file, and what a store holds after them."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from sigmazero.bench.cells import expand
 from sigmazero.bench.loader import EVERYTHING, Loader, clean_rows
+from sigmazero.bench.plan import Plan
 from sigmazero.bench.plan_file import parse_plan
 from sigmazero.bench.run import execute
 from sigmazero.bench.workers import Engine
@@ -70,10 +73,16 @@ def trusting() -> Loader:
     return Loader("cpu", trust=EVERYTHING)
 
 
+def planned(text: str, limit: int | None = None, precision: str | None = None, **changes: Any) -> Plan:
+    """Read a plan, and change all of its questions."""
+    plan = parse_plan(text).override(limit=limit, precision=precision)
+    return replace(plan, questions=tuple(replace(each, **changes) for each in plan.questions))
+
+
 def run(text: str, path, engine: Callable[[Loader], Engine] | None = None, **changes):
     """Run a plan into a store, in this process or on an engine; the cells, the missing ones and the report."""
     loader = trusting()
-    plan = parse_plan(text).override(**changes)
+    plan = planned(text, **changes)
     with Store(path, write=True) as store:
         cells, missing = expand(plan.questions, loader)
         return cells, missing, execute(cells, store, loader, engine=engine and engine(loader))
@@ -81,7 +90,7 @@ def run(text: str, path, engine: Callable[[Loader], Engine] | None = None, **cha
 
 def key(text: str, **changes) -> str:
     """Return the key of a plan's only cell."""
-    cells, missing = expand(parse_plan(text).override(**changes).questions, trusting())
+    cells, missing = expand(planned(text, **changes).questions, trusting())
     assert not missing
     (cell,) = cells
     return cell.info.key

@@ -8,12 +8,9 @@ from dataclasses import fields
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import TensorDataset
 
 import sigmazero as sz
-from sigmazero import data, models
 from sigmazero.models.doctor import examine
-from sigmazero.report.figures.pictures import choose, draw
 from tests.helpers.networks import linear_problem
 from tests.plans import run as run_plan
 
@@ -111,39 +108,6 @@ def test_the_doctor_says_the_same(elsewhere):
     elsewhere()
     assert examine(model, X, Y) == here
     assert [finding.code for finding in here]
-
-
-def test_known_models_and_rows_are_loaded_where_they_are_asked_for(elsewhere):
-    here, rows = models.load("demo"), data.load("mnist-5k", limit=3)
-    elsewhere()
-    there = models.load("demo")
-    assert all(here.state_dict()[name].equal(value) for name, value in there.state_dict().items())
-    same(rows, data.load("mnist-5k", limit=3))
-    same(rows.select("0,2"), rows.select("0,2"))
-    assert there(rows.images).equal(here(rows.images))
-
-
-def test_a_given_model_is_normalized_where_it_is(elsewhere):
-    elsewhere()
-    loaded = models.load(MODEL, normalize="0.5,0.25")
-    assert loaded(X.float()[:, :1].repeat(1, 3, 1, 1).double()).isfinite().all()
-
-
-def test_rows_of_a_torch_data_set_are_taken_on_the_processor(elsewhere):
-    elsewhere()
-    taken = data.from_torch(TensorDataset(X.float(), Y), "1:4")
-    assert taken.labels.equal(Y[1:4])
-    assert taken.ids.tolist() == [1, 2, 3]
-
-
-def test_the_same_picture_is_drawn(tmp_path, elsewhere):
-    result = sz.get("sigma-zero", steps=8).run(MODEL, X, Y)
-    here = choose(result, 3)
-    draw(result, X, Y).savefig(tmp_path / "here.png")
-    elsewhere()
-    assert choose(result, 3) == here
-    draw(result, X, Y).savefig(tmp_path / "there.png")
-    assert (tmp_path / "here.png").read_bytes() == (tmp_path / "there.png").read_bytes()
 
 
 def test_examples_of_others_are_refined_the_same(elsewhere):

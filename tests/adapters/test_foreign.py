@@ -1,7 +1,6 @@
 """Attacks of other libraries, and functions, as attacks of ours: queries are counted, what comes back is verified."""
 
 import functools
-import importlib
 import pickle
 from typing import Any
 
@@ -70,20 +69,6 @@ def easy():
     return model, x, model(x).argmax(1)
 
 
-def test_nothing_depends_on_the_batch(easy):
-    model, x, y = easy
-
-    def drawn(model, x, y):
-        for _ in range(20):
-            model(points := torch.where(torch.rand_like(x) < 0.5, torch.rand_like(x), x))
-        return points
-
-    whole = sz.foreign(drawn).run(model, x, y, seed=3)
-    parts = [sz.foreign(drawn).run(model, x[i : i + 1], y[i : i + 1], seed=3, ids=[i]) for i in range(len(x))]
-    assert torch.equal(whole.x_adv, torch.cat([part.x_adv for part in parts]))
-    assert not torch.equal(whole.x_adv, sz.foreign(drawn).run(model, x, y, seed=4).x_adv)
-
-
 def test_rows_together(easy):
     """Handed all rows at once, in chunks and with padding, totals are the hook's and points go to the nearest input."""
     model, x, y = easy
@@ -109,34 +94,6 @@ def test_bounds_mask_targets_margin(easy):
     assert torch.equal(model(reached.x_adv).argmax(1) == goal, reached.success)
     strict = attack.run(model, x, y, margin=1.0)
     assert (strict.margin[strict.success] <= -1).all()
-
-
-def test_it_is_stopped(easy):
-    """At the budget, and at the most queries."""
-    model, x, y = easy
-    attack = sz.foreign(steepest, changes=12)
-    free, within = attack.run(model, x, y), counted(attack, model, x, y, budget=4)
-    hit = within.success & (within.l0 <= 4) & (within.outcome != sz.Outcome.ALREADY)
-    assert hit.any()
-    assert (within.forwards[hit] < free.forwards[hit]).all()
-    limited = counted(sz.foreign(steepest, changes=12, max_queries=9), model, x, y)
-    assert (limited.forwards + limited.backwards <= 9).all()
-
-
-def test_identity(easy):
-    def one(model, x, y, steps=5):
-        return x
-
-    def other(model, x, y, steps=5):
-        return x + 0
-
-    base = sz.foreign(one)
-    assert base.steps == 5
-    assert describe_attack(base) == describe_attack(sz.foreign(one, name="called so"))
-    assert describe_attack(base) == describe_attack(sz.foreign(functools.partial(one, steps=5)))
-    others = (sz.foreign(one, steps=6), sz.foreign(one, rows=6), sz.foreign(one, max_queries=6), sz.foreign(other))
-    for another in others:
-        assert describe_attack(another) != describe_attack(base)
 
 
 @pytest.mark.parametrize(
@@ -173,24 +130,6 @@ def test_a_model_without_gradients(easy):
     assert blind.run(scores, x, y).own is not None
     with pytest.raises(TypeError, match=r"steepest needs gradients, and this model has none; use .*query-swap"):
         sz.foreign(steepest).run(scores, x, y)
-
-
-def test_in_a_store(easy, tmp_path):
-    """Beside ours, resumed, verified; points from anywhere too."""
-    model, x, y = easy
-    attack: Any = sz.foreign(steepest, changes=9)
-    points: Any = sz.foreign(steepest(model, x, y, 9), name="theirs")
-    attacks = [sz.get("sigma-zero", steps=9), attack, points]
-    done = [sz.evaluate(model, (x, y), attacks, store=tmp_path / "s.db") for _ in range(2)]
-    assert done[0].keys == done[1].keys
-    assert not done[1].verify().disagreements
-    records: list[Any] = done[1].records()
-    _, theirs, given = records
-    assert (theirs["attack"], given["attack"]) == ("steepest", "theirs")
-    result: Any = attack.run(model, x, y)
-    assert theirs["asr_inf"] == result.asr()
-    assert given["asr_inf"] == sz.check(model, x, y, points.points).asr() == result.own.asr()
-    assert given["forwards"] <= 3
 
 
 PLAN = """
@@ -248,16 +187,6 @@ def test_a_cascade_and_another_process_run_the_same_attack(easy):
     assert torch.equal(cascade.run_standard_evaluation(x, y), expected.x_adv)
     with pytest.raises(KeyError, match=r"made by sz.foreign\('foolbox:L0FMNAttack'\), or named in a plan"):
         sz.get("foolbox:L0FMNAttack")
-
-
-def test_what_a_library_lacks_itself_is_named():
-    def needy(model, x, y):
-        return importlib.import_module("no_such_package").attack(model, x, y)
-
-    model = torch.nn.Linear(4, 2).requires_grad_(False)
-    x = torch.rand(1, 4)
-    with pytest.raises(ImportError, match=r"^needy needs no_such_package, which is not installed; pip"):
-        sz.foreign(needy).run(model, x, model(x).argmax(1))
 
 
 THEIRS = [

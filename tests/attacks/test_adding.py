@@ -48,6 +48,7 @@ def test_the_attack_is_there_and_works(module):
         sz.register(module.Greedy())
 
 
+@pytest.mark.slow
 def test_the_checks_by_registration_cover_it(module, tmp_path):
     (tmp_path / "added.py").write_text(LINE)
     contract = ["tests/contract/test_attacks.py", "tests/contract/test_spaces.py", "tests/attacks/test_parameters.py"]

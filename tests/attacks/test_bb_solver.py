@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from sigmazero.attacks.bb import solver
-from sigmazero.attacks.bb.bb import BrendelBethge
 from tests.helpers.networks import TRACES, TinyNet
 from tests.helpers.traces import recorded
 
@@ -94,17 +93,3 @@ def test_a_site_with_several_channels_moves_as_one():
         assert (step.s.flatten(1).norm(dim=1) <= radius + 1e-9).all()
         moved = (b * step.s).sum((1, 2))
         assert ((moved - c).abs() < 1e-9).all()
-
-
-@pytest.mark.parametrize("decays", [1, 7, 20, 100])
-def test_radii_of_runs_of_any_length(decays):
-    """The reference's schedule, told as it goes: steps count from 1, and the radius shrinks before it is used."""
-    for steps in range(1, 101):
-        interval = max(1, int(steps / decays))
-        radius, theirs = 0.032, []
-        for t in range(1, steps + 1):
-            if (t + 1) % interval == 0:
-                radius *= 0.5
-            theirs.append(radius)
-        ours = BrendelBethge(steps=steps, radius_decays=decays).rates[:, 1]
-        torch.testing.assert_close(ours, torch.tensor(theirs, dtype=torch.float64), rtol=1e-12, atol=0)

@@ -1,44 +1,19 @@
 """σ-swap keeps its limit of queries, plans its phases inside it, and its search refines what others found."""
 
+from unittest import mock
+
 import pytest
 import torch
 
 import sigmazero as sz
+from sigmazero.attacks.swap import sigma_swap
 from sigmazero.attacks.swap.opening import Ladder
 from sigmazero.attacks.swap.search import SwapSearch
+from sigmazero.core.attack import Fork
 from sigmazero.core.inputs import make_problem
 from tests.helpers.networks import TinyNet, linear_optimum, linear_problem
 
 TARGETS = [False, True]
-
-
-@pytest.mark.parametrize(("queries", "proposals"), [(13, 5), (30, 5), (60, 5), (84, 20), (105, 40)])
-def test_a_coarse_search_whose_records_fail_keeps_the_limit(queries, proposals):
-    torch.manual_seed(0)
-    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
-    x = torch.rand(200, 1, 8, 8)
-    attack = sz.get("sigma-swap", queries=queries, proposals=proposals)
-    result = attack.run(net, x, net(x).argmax(1), hardware=sz.Hardware(precision="bf16"))
-    assert int((result.forwards + result.backwards).max()) <= queries
-
-
-@pytest.mark.parametrize(("shape", "targeted"), [((1, 3), True), ((1, 3, 64, 64), False)])
-def test_a_hard_problem_takes_a_longer_opening(shape, targeted):
-    attack, label = sz.get("sigma-swap", queries=600), torch.zeros(1, dtype=torch.int64)
-    easy, hard = make_problem(torch.zeros(1, 3), label), make_problem(torch.zeros(shape), label, targeted=targeted)
-    (short, _), (long, _) = attack.phases(easy), attack.phases(hard)
-    assert long.steps >= 250 > short.steps
-
-
-def test_few_queries_of_a_hard_problem_are_all_sigma_zeros():
-    net = TinyNet("conv")
-    goal = (net.y + 1) % 3
-    attack = sz.get("sigma-swap", queries=101)
-    (opening,) = attack.phases(make_problem(net.x, goal, targeted=True))
-    ours = attack.run(net, net.x, goal, targeted=True)
-    theirs = sz.get("sigma-zero", steps=opening.iterations).run(net, net.x, goal, targeted=True)
-    assert torch.equal(ours.x_adv, theirs.x_adv)
-    assert torch.equal(ours.backwards, theirs.backwards)
 
 
 def test_refine_returns_what_it_cannot_use():
@@ -65,15 +40,49 @@ def test_a_start_without_finite_logits_is_no_start():
     assert result.outcome[1] == sz.Outcome.FOUND
 
 
+def paths(phases):
+    """Return the phases of each way that a row may go."""
+    *first, last = phases
+    return [(*first, *way) for way in last.ways] if isinstance(last, Fork) else [phases]
+
+
 @pytest.mark.parametrize("targeted", TARGETS)
-@pytest.mark.parametrize("queries", [5, 40, 64, 200, 2000])
+@pytest.mark.parametrize("queries", [5, 40, 74, 75, 76, 100, 200, 252, 254, 2000])
 def test_the_plan_uses_what_it_may(queries, targeted):
     problem = make_problem(torch.zeros(1, 3), torch.zeros(1, dtype=torch.int64), targeted=targeted)
-    first, *others = sz.get("sigma-swap", queries=queries).phases(problem)
-    asked = [(phase.proposals + 1 if isinstance(phase, SwapSearch) else 2) * phase.steps for phase in (first, *others)]
-    assert queries - 1 <= 3 + sum(asked) <= queries
-    assert isinstance(first, Ladder) == (queries < 64 and not targeted)
-    assert not others or first.steps >= 30  # a search begins from a fair example
+    ways = paths(sz.get("sigma-swap", queries=queries).phases(problem))
+    assert len(ways) == 1 + (75 <= queries < 253 and not targeted)
+    for way in ways:
+        asked = [(phase.proposals + 1 if isinstance(phase, SwapSearch) else 2) * phase.steps for phase in way]
+        assert queries - 1 <= 3 + sum(asked) <= queries
+        assert isinstance(way[0], Ladder) == (queries < 253 and not targeted)
+        searches = isinstance(way[-1], SwapSearch)  # which begins from a fair example
+        assert not searches or sum(phase.steps for phase in way[:-1]) >= 28
+
+
+def test_rows_part_and_do_not_notice_each_other():
+    """With few queries some rows go on with the ladder, the others begin anew."""
+    net = TinyNet("conv")
+    x = torch.rand(24, *net.x.shape[1:], generator=torch.Generator().manual_seed(0)).to(net.x)
+    y = net(x).argmax(1)
+    attack = sz.get("sigma-swap", queries=100)
+    trial, fork = attack.phases(make_problem(x, y))
+    ways = []
+    for limit in (0, 10_000):  # no row is trusted; all are
+        with mock.patch.object(sigma_swap, "TRIAL_SITES", limit):
+            ways.append(attack.run(net, x, y))
+    few = trial.run(net, x, y).l0.median()
+    with mock.patch.object(sigma_swap, "TRIAL_SITES", few):
+        together = attack.run(net, x, y)
+        alone = attack.run(net, x.flip(0), y.flip(0), ids=torch.arange(24).flip(0), batch_size=5)
+    assert torch.equal(together.x_adv, alone.x_adv.flip(0))
+    assert torch.equal(together.forwards, alone.forwards.flip(0))
+    trusted = trial.run(net, x, y).l0 <= few
+    assert 0 < trusted.sum() < 24
+    for rows, one in ((~trusted, ways[0]), (trusted, ways[1])):
+        assert torch.equal(together.x_adv[rows], one.x_adv[rows])
+    assert int((together.forwards + together.backwards).max()) <= 100
+    assert isinstance(fork, Fork)
 
 
 @pytest.mark.parametrize(("queries", "gap"), [(40, 1.0), (200, 0.5)])

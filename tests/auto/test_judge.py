@@ -13,7 +13,7 @@ from sigmazero.bench.proofs import keep_proofs, proof_key
 from sigmazero.data import Rows
 from sigmazero.store import StoreError
 from sigmazero.testing import assert_robust
-from tests.helpers.cascades import Noisy, Rounded, custom
+from tests.helpers.cascades import Noisy, Rounded
 
 X = torch.ones(4, 5)
 X[0, 1:4], X[1, 2:4] = 0, 0
@@ -115,23 +115,6 @@ def test_a_store_about_something_else_is_refused_at_once(tmp_path, monkeypatch):
         gate(proofs=tmp_path / "no.db")
     with pytest.raises(FileNotFoundError, match=r"none\.db"):
         gate(proofs=tmp_path / "none.db")
-
-
-def test_progress_ends_where_it_should():
-    from sigmazero.auto.progress import Progress
-
-    moved: list[float] = []
-    auto = custom(network(), 2, [sz.get("sigma-zero", steps=8), sz.get("fmn", steps=4)])
-    found = auto.run(X, Y)
-    progress = Progress(found)
-    progress.advance = moved.append
-    assert progress.total == 4 * (16 + 8)
-    progress.begin(0, 4)
-    progress(4)
-    assert sum(moved) == 4 * 16
-    progress.begin(1, 1)  # three rows have left, and save their queries
-    assert sum(moved) == 4 * 24 - 8
-    assert progress.words.startswith("fmn, 0 of 1 samples; ")
 
 
 def test_a_line_says_how_far_it_is_where_there_is_no_terminal(capsys, monkeypatch):

@@ -49,14 +49,6 @@ def _loader(store: Store, model: torch.nn.Module) -> Loader:
     return loader
 
 
-def test_one_store_holds_several_questions(tmp_path):
-    net, x, y = problem(8)
-    for auto in (custom(net, 3), custom(net, 4), custom(net, 3, seed=7), custom(net, 3, unit="pixel")):
-        same(auto.run(x, y, store=tmp_path / "s.db"), auto.run(x, y))
-    with Store(tmp_path / "s.db") as store:
-        assert len(store.cell_keys()) == 12
-
-
 def test_a_member_s_results_are_shared_with_an_evaluation(tmp_path):
     net, x, y = problem(8)
     member = sz.get("fmn", steps=40)

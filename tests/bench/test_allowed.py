@@ -100,22 +100,6 @@ def test_a_space_for_other_inputs_is_refused_before_anything_runs(space, words):
         cells(PLAN + space)
 
 
-def test_evaluate_keeps_what_was_legal_and_what_it_cost(given, tmp_path):
-    done = run(given[2], given, tmp_path / "s.db")
-    with Store(tmp_path / "s.db") as store:
-        facts = store.facts(done.keys[0])
-        result = sz.get("corner").run(given[0], *given[1], space=given[2])
-        assert facts.cost.tolist() == result.cost.double().tolist()
-        assert facts.l0.tolist() == result.l0.double().tolist()
-        assert (facts.rebuild(given[1][0]) == result.x_adv).all()
-        assert facts.to_result(given[1][0], store.cell(done.keys[0])).cost.tolist() == result.cost.tolist()
-    verdict = done.verify()
-    assert (verdict.rows, verdict.disagreements, verdict.skipped) == (12, [], [])
-    (record,) = done.records([1, 5], over="cost")
-    assert record["asr_1"] == result.asr_at_cost(1)
-    assert record["asr_5"] == result.asr_at_cost(5)
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -228,10 +212,3 @@ def test_rules_and_derived_features_are_judged_again(given, tmp_path):
     assert coded._loader is not None
     coded._loader.spaces.clear()  # as in another process
     assert "its space has functions" in coded.verify().skipped[0].what
-
-
-def test_equal_data_by_two_names_is_one_cell(folder):
-    (folder / "same.npz").write_bytes((folder / "loans.npz").read_bytes())
-    twice = PLAN.replace("[[grid]]", '[data.same]\nsource = "same.npz"\n[[grid]]')
-    twice = twice.replace('["loans"]', '["loans", "same"]')
-    assert len(cells(f'{twice}[grid.space]\nfile = "loan.toml"')) == 1

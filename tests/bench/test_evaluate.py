@@ -10,13 +10,6 @@ from sigmazero.core.hardware import Hardware
 from tests.helpers.networks import linear_problem
 
 
-def test_inputs_outside_the_box_are_refused_before_anything_is_stored(tmp_path):
-    model, x, y = linear_problem((6,), 4)
-    with pytest.raises(ValueError, match=r"outside the bounds .*pass bounds="):
-        evaluate(model, (4 * x - 2, y), ["sigma-zero"], store=tmp_path / "s.db", steps=5)
-    assert not (tmp_path / "s.db").exists()
-
-
 @pytest.mark.parametrize(
     ("values", "messages"),
     [
@@ -72,30 +65,6 @@ def test_wrong_values_are_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"none\.npz"):
         evaluate(model, "none.npz", store=path)
     assert not path.exists()
-
-
-@pytest.mark.parametrize("device", ["nope", "cuda:99"])
-def test_a_device_that_is_not_there_is_refused_in_one_line(tmp_path, monkeypatch, device):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    model, x, y = linear_problem((6,), 4)
-    with pytest.raises(ValueError, match=f"device '{device}'"):
-        evaluate(model, (x, y), store=tmp_path / "s.db", steps=5, device=device)
-    assert not (tmp_path / "s.db").exists()
-
-
-def test_data_as_people_have_it_is_one_question(tmp_path):
-    model, x, y = linear_problem((3, 4, 4), 6)
-    settings: dict[str, Any] = {"store": tmp_path / "s.db", "steps": 5, "name": "mine"}
-    first = evaluate(model, (x, y), **settings)
-    pairs = list(zip(x, y, strict=True))
-    loader: DataLoader[Any] = DataLoader(TensorDataset(x, y), batch_size=4, shuffle=True)
-    for data in ((x.numpy(), y.numpy()), (x.double().numpy(), y.tolist()), pairs, loader):
-        assert evaluate(model, data, **settings).keys == first.keys
-    network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 4))
-    second = evaluate(network, (x.float(), y), **settings)
-    with pytest.warns(UserWarning, match="float64 and the model float32: they are taken as float32"):
-        assert evaluate(network, (x.double(), y), **settings).keys == second.keys
-    assert evaluate(lambda rows: model(rows), (x.numpy(), y), limit=2, **settings).records()[0]["samples"] == 2
 
 
 def test_a_model_without_gradients_gets_an_attack_that_needs_none(tmp_path):

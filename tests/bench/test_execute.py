@@ -3,34 +3,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-import numpy as np
-import torch
-
 import sigmazero as sz
 from sigmazero import attacks
-from sigmazero.run import Session
-from sigmazero.run.search_model import search_copy
 from sigmazero.store.store import Store
-from tests.plans import PLAN, assert_same, contents, run
+from tests.plans import PLAN, run
 
 BRIEF = PLAN.replace("steps = 30", "steps = 5").replace(', "net.py:other"', "")
-
-
-def test_the_same_command_again_does_nothing(folder):
-    cells, _, report = run(PLAN, "s.db")
-    assert report.rows == 6 * 24
-    before = contents("s.db")
-    assert run(PLAN, "s.db")[2].rows == 0
-    assert run(PLAN, "s.db", batch_size=7)[2].rows == 0
-    assert_same(contents("s.db"), before)
-    with Store("s.db") as store:
-        assert [one.state for one in store.status()] == ["done"] * 6
-        about = store.cells()[0].provenance
-    assert about["torch"] == torch.__version__
-    assert about["sigmazero"] == sz.__version__
-    assert about["runs"] == 1
-    assert {"numpy", "python", "device", "commit", "dirty", "seconds"} <= about.keys()
-    assert cells[0].info.origin["data"]["source"] == "mine.npz"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,25 +53,3 @@ def test_absent_weights_data_and_files_are_missing_and_the_rest_runs(folder, mon
     assert found["M1"][0] == found["none.py:build"][0] == 3
     assert found["absent.npz"][0] == 9
     assert 'sigmazero.models.fetch("M1")' in found["M1"][1]
-
-
-def test_one_copy_and_one_session_serve_a_cell(folder, monkeypatch):
-    """256 rows in coarse numbers, four batches: one copy for all cells of a model, one session for each."""
-    images = torch.rand(256, 3, 4, 5, generator=torch.Generator().manual_seed(1))
-    np.savez(folder / "mine.npz", images=images.numpy(), labels=np.arange(256) % 4)
-    copies, sessions = [], []
-
-    def copied(*given, **more):
-        copies.append(given)
-        return search_copy(*given, **more)
-
-    def opened(*given, **more):
-        sessions.append(given)
-        return Session(*given, **more)
-
-    monkeypatch.setattr("sigmazero.run.search_model.search_copy", copied)
-    monkeypatch.setattr("sigmazero.bench.worker.Session", opened)
-    _, _, summary = run(BRIEF.replace("steps = 5", 'steps = 5\nprecision = "tf32"'), "s.db", batch_size=64)
-    assert summary.rows == 3 * 256
-    assert len(copies) == 1
-    assert len(sessions) == 3

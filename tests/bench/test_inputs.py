@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
@@ -28,6 +28,7 @@ def eight_bit(n: int = 12):
     return model.float(), x, model.float()(x).argmax(1)
 
 
+@settings(max_examples=30)
 @given(
     npst.arrays(np.float32, (3, 2, 2), elements=st.floats(0, 1, width=32))
     | npst.arrays(np.float64, (3, 5), elements=st.floats(-1e6, 1e6))
@@ -48,16 +49,6 @@ def test_what_is_kept_comes_back_bit_by_bit(tmp_path_factory, images):
 def _about(rows: Rows):
     """As much of a cell as `stored_rows` looks at."""
     return type("Info", (), {"data_hash": rows.content_hash, "dataset": rows.name})()
-
-
-def test_eight_bit_images_take_a_byte_each(tmp_path):
-    levels = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (50, 3, 16, 16)))  # nothing to compress
-    rows = Rows(levels.float() / 255, torch.zeros(50, dtype=torch.int64), torch.arange(50), "mine")
-    with Store(tmp_path / "s.db", write=True) as store:
-        assert keep(store, rows)
-        saved = store.arrays(rows.content_hash)
-        assert saved is not None
-        assert sum(each.nbytes for each in saved.values()) < 1.1 * levels.numel()
 
 
 @pytest.mark.parametrize("target", [None, 2])

@@ -6,7 +6,6 @@ import torch
 from sigmazero.bench import identity
 from sigmazero.bench.constraints import Allowed
 from sigmazero.bench.loader import targets
-from sigmazero.bench.plan import ModelSpec
 from sigmazero.bench.plan_file import parse_plan
 from sigmazero.data import Rows
 from tests.plans import ONE_CELL as BASE
@@ -64,37 +63,6 @@ def test_row_ids_enter_and_names_do_not():
     assert identity.describe_attack(renamed) == identity.describe_attack(question.attack)
 
 
-def test_weights_have_one_hash_wherever_they_are():
-    torch.manual_seed(0)
-    network = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
-    before = identity.hash_weights(network)
-    again = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
-    again.load_state_dict(network.state_dict())
-    assert identity.hash_weights(again) == before
-    with torch.no_grad():
-        again.get_parameter("0.bias")[0] += 1e-6
-    assert identity.hash_weights(again) != before
-
-
-def test_a_compiled_program_is_known_by_its_text():
-    class Net(torch.nn.Module):
-        def __init__(self, sign):
-            super().__init__()
-            self.layer, self.sign = torch.nn.Linear(2, 2), sign
-
-        def forward(self, x):
-            return self.layer(x) if self.sign else -self.layer(x)
-
-    one, two = (torch.fx.symbolic_trace(Net(sign)) for sign in (True, False))
-    assert identity.describe_model(one) != identity.describe_model(two)
-
-
-def test_models_of_the_zoo_differ_by_architecture():
-    nothing = torch.nn.Identity()
-    one, two = (identity.describe_model(nothing, ModelSpec(code, code)) for code in ("C3", "C1"))
-    assert one != two
-
-
 def test_targets():
     rows = Rows(torch.rand(50, 2), torch.arange(50) % 4, torch.arange(100, 150), "a")
     assert targets(rows, "next", 4, 0).tolist() == [(i + 1) % 4 for i in range(50)]
@@ -105,3 +73,14 @@ def test_targets():
     # A row's target depends on its own number alone.
     assert targets(rows.select([7, 3]), "random", 4, 0).tolist() == drawn[[7, 3]].tolist()
     assert targets(rows, 2, 4, 0).tolist() == [2] * 50
+
+
+def test_the_weights_of_a_surrogate_are_part_of_the_question(folder):
+    text = BASE.replace(
+        '"sigma-zero"\nparameters = { threshold = 0.2, smoothing = 0.01 }',
+        '"query-swap"\nparameters = { surrogate = "net.py:other" }',
+    )
+    first = key(text)
+    assert first == key(text)
+    (folder / "net.py").write_text((folder / "net.py").read_text().replace("Net(5)", "Net(6)"))
+    assert first != key(text)

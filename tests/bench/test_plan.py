@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from sigmazero.bench.plan_file import parse_plan, read_plan
+from sigmazero.bench.plan_file import parse_plan
 from sigmazero.core.toml import TomlError
 
 ROOT = Path(__file__).parents[2]
@@ -69,68 +69,14 @@ def test_a_wrong_plan_is_named_with_its_line(text, line, words):
         assert word in str(caught.value)
 
 
-def test_a_plan_that_is_not_there():
-    with pytest.raises(FileNotFoundError, match=r"no plan none\.toml"):
-        read_plan("none.toml")
-
-
-def test_settings_of_an_attack_win_over_the_grid_and_those_over_the_top():
-    plan = parse_plan(
-        """
-        steps = 7
-        seed = 1
-        [attacks.slow]
-        attack = "fmn"
-        steps = 9
-        [[grid]]
-        models = ["demo"]
-        data = ["digits-8x8"]
-        attacks = ["sigma-zero", "slow"]
-        seed = 2
-        budgets = [3, 5]
-        """
-    )
-    assert [(q.label, q.attack.steps, q.seed, q.budget) for q in plan.questions] == [
-        ("sigma-zero", 7, 2, 3),
-        ("sigma-zero", 7, 2, 5),
-        ("slow", 9, 2, 3),
-        ("slow", 9, 2, 5),
-    ]
-
-
-def test_a_sweep_is_every_combination():
-    plan = parse_plan(
-        """
-        [attacks.z]
-        attack = "sigma-zero"
-        parameters = { step_size = 1 }
-        sweep = { threshold = [0.1, 0.3], smoothing = [1, 0.01] }
-        [[grid]]
-        models = ["demo"]
-        data = ["digits-8x8"]
-        """
-    )
-    assert [q.label for q in plan.questions][:2] == ["z threshold=0.1 smoothing=1", "z threshold=0.1 smoothing=0.01"]
-    assert len(plan.questions) == 4
-    # A whole number where the attack has a real one becomes real: both must give the same key.
-    assert repr(plan.questions[0].attack.parameters()["smoothing"]) == "1.0"
-
-
 def test_overrides():
     plan = parse_plan("[data.d]\nsource='mnist'\nlimit=50\n" + GRID.replace("digits-8x8", "d"))
-    (q,) = plan.override(limit=64, batch_size=3, precision="fp64").questions
-    assert (q.data.limit, q.batch_size, q.precision) == (50, 3, "fp64")
+    (q,) = plan.override(limit=64, precision="fp64").questions
+    assert (q.data.limit, q.precision) == (50, "fp64")
     assert plan.override(limit=7).questions[0].data.limit == 7
-    for wrong in ({"limit": 0}, {"batch_size": 0}, {"precision": "fp8"}):
+    for wrong in ({"limit": 0}, {"precision": "fp8"}):
         with pytest.raises(ValueError, match=str(next(iter(wrong.values())))):
             plan.override(**wrong)
-
-
-def test_some_questions_of_a_plan():
-    plan = read_plan(ROOT / "experiments" / "small.toml")
-    assert [(q.model.name, q.label) for q in plan.select(["demo"], ["fmn"]).questions] == [("demo", "fmn")]
-    with pytest.raises(ValueError, match="no model 'dmeo'; did you mean 'demo'"):
-        plan.select(["dmeo"])
 
 
 @pytest.mark.parametrize(

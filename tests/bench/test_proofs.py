@@ -1,6 +1,5 @@
 """Proved lower bounds stand beside what attacks found: by content, in every store, and never above it."""
 
-import csv
 import re
 import shutil
 from dataclasses import replace
@@ -19,7 +18,6 @@ from sigmazero.bench.verify import verify
 from sigmazero.certifier.search import BranchAndBound
 from sigmazero.data import Rows
 from sigmazero.store import Store, StoreError
-from sigmazero.store.export import export
 from sigmazero.store.merge import merge
 from tests.helpers.networks import linear_optimum, linear_problem
 
@@ -80,13 +78,6 @@ def test_other_weights_code_units_spaces_and_labels_have_no_proof(store_path):
     assert not recall_proofs(store_path.with_name("none.db"), KEY, ROWS).any()
 
 
-def test_a_cell_that_comes_after_its_proof_finds_it(tmp_path):
-    path = tmp_path / "s.db"
-    keep(path, TRUTH.astype(int))
-    evaluate(MODEL, (X[:4], Y[:4]), ["vfga"], store=path, steps=10)
-    assert proved(path) == [TRUTH[:4].astype(int).tolist()]
-
-
 def test_cells_and_proofs_that_were_merged_find_each_other(attacked, tmp_path):
     some = Rows(X[:2], Y[:2], torch.arange(2), "two")
     keep(tmp_path / "p.db", TRUTH[:2].astype(int), some)
@@ -125,42 +116,6 @@ def test_a_point_stored_below_a_bound_is_reported_by_verify(tmp_path):
     )
 
 
-def test_merged_stores_keep_the_best_of_each_row_in_any_order(store_path, tmp_path):
-    one, two = tmp_path / "1.db", tmp_path / "2.db"
-    keep(one, [1, 1, 0, 0, 2, 1])
-    keep(two, [0, 2, 1, 0, 1, 1])
-    for order in ([one, two, store_path], [store_path, two, one]):
-        merge(order, tmp_path / "all.db")
-        assert proved(tmp_path / "all.db") == [[1, 2, 1, 0, 2, 1]] * 2
-        with Store(tmp_path / "all.db") as store:
-            assert store.damage() == []
-            first = store._read("SELECT * FROM proofs ORDER BY 1, 2, 3, 4, 5")
-        (tmp_path / "all.db").unlink()
-    merge([two, store_path, one, one], tmp_path / "again.db")
-    with Store(tmp_path / "again.db") as store:
-        assert store._read("SELECT * FROM proofs ORDER BY 1, 2, 3, 4, 5") == first
-
-
-def test_export_knows_them(store_path, tmp_path):
-    keep(store_path, [1, 0, 0, 0, 2, 0])
-    with Store(store_path) as store:
-        export(store, tmp_path / "all.csv")
-    with (tmp_path / "all.csv").open() as file:
-        assert [line["least"] for line in csv.DictReader(file)] == ["1", "", "", "", "2", ""] * 2
-
-
-def test_rows_that_cannot_be_loaded_are_said(store_path):
-    with Store(store_path, write=True) as store:
-        info = store.cells()[0]
-        gone = replace(info, key="f" * 64, dataset="gone", data_hash="0" * 64, provenance={})
-        store.register([gone])
-        messages = recognise_rows(store, Loader(), KEY)
-    assert len(messages) == 1
-    assert messages[0].startswith("gone: its rows are not known here, so no proof is theirs: ")
-    keep(store_path, TRUTH.astype(int))
-    assert proved(store_path)[:2] == [TRUTH.astype(int).tolist()] * 2
-
-
 def certified(path: Path, **options: Any) -> tuple[Any, Any, Any]:
     """A linear network, rows of which one is wrong, and what is proved of them."""
     linear = torch.nn.Linear(60, 4).requires_grad_(False)
@@ -170,7 +125,7 @@ def certified(path: Path, **options: Any) -> tuple[Any, Any, Any]:
     rows = replace(ROWS, labels=network(X).argmax(1))
     rows.labels[0] = (rows.labels[0] + 1) % 4  # wrong as it is
     key = proof_key(network, "feature", Allowed(), rows)
-    found, lost = certify_into(path, key, network, rows, Loader(), attack=None, **options)
+    found, lost = certify_into(path, key, network, rows, Loader(), **{"attack": None} | options)
     assert lost == []
     return network, rows, found
 
@@ -195,7 +150,7 @@ def test_a_search_goes_on_from_what_is_proved(tmp_path, monkeypatch):
     assert searches.pop() == (1, N - 1)
     assert 0 < proved < N
     _, _, again = certified(tmp_path / "p.db", up_to=1)
-    assert searches.pop() == (1, N - 1 - proved)
+    assert not searches  # the other rows have an example
     assert again.lower.tolist() == found.lower.tolist()
     assert bool(again.done.all())
     assert again.correct.tolist() == found.correct.tolist() == [False, *[True] * (N - 1)]
@@ -224,6 +179,57 @@ def test_what_is_proved_before_an_interruption_is_stored(tmp_path, monkeypatch):
     with Store(tmp_path / "p.db") as store:
         (key,) = store.proof_keys()
         assert 2 in [proof.least for proof in store.proofs(key).values()]
+
+
+def test_rows_proved_within_a_block_are_stored_when_the_search_of_others_is_interrupted(tmp_path, monkeypatch):
+    made, right, decided = BranchAndBound.__init__, BranchAndBound._step, BranchAndBound._decided
+    reports: list[Any] = []
+
+    def step(*given):
+        if any(reports):
+            raise KeyboardInterrupt
+        right(*given)
+
+    def report(*given):
+        reports.append(decided(*given).tolist())
+        return decided(*given)
+
+    monkeypatch.setattr("sigmazero.certifier.search.REPORT", 0.0)
+    monkeypatch.setattr(
+        BranchAndBound, "__init__", lambda self, *given, **how: made(self, *given, **how | {"batch": 1})
+    )
+    monkeypatch.setattr(BranchAndBound, "_step", step)
+    monkeypatch.setattr(BranchAndBound, "_decided", report)
+    with pytest.raises(KeyboardInterrupt):
+        certified(tmp_path / "p.db", up_to=1)
+    with Store(tmp_path / "p.db") as store:
+        (key,) = store.proof_keys()
+        assert [proof.least for proof in store.proofs(key).values()].count(2) == len(reports[-1])
+
+
+def test_a_resumed_search_keeps_its_examples(tmp_path):
+    path = tmp_path / "p.db"
+    network, rows, found = certified(path, up_to=1, attack="sigma-zero")
+    fooled = found.upper.isfinite() & found.correct
+    assert bool((fooled & (found.lower > 1)).any()), "an example with more changes than were tried to be proved"
+    for _ in range(2):
+        _, _, again = certified(path, up_to=1)
+        assert again.upper.tolist() == found.upper.tolist()
+        assert torch.equal(again.x_adv, found.x_adv)
+        assert again.status == found.status
+    with Store(path) as store:
+        assert len(store.examples(proof_key(network, "feature", Allowed(), rows))) == int(fooled.sum())
+
+
+def test_an_example_that_fools_the_model_no_longer_is_not_believed(tmp_path):
+    path = tmp_path / "p.db"
+    network, rows, found = certified(path, up_to=1, attack="sigma-zero")
+    key = proof_key(network, "feature", Allowed(), rows)
+    with Store(path, write=True) as store:
+        wrong = {row: (places[:1], values[:1] * 0 + 7) for row, (places, values) in store.examples(key).items()}
+        store.keep_examples(key, wrong)  # one change, outside the box
+    _, _, again = certified(path, up_to=1)
+    assert bool(again.upper[found.correct & (found.lower > 1)].isinf().all())
 
 
 @pytest.mark.parametrize("least", ["9 changes", 9.5, None, -3, 0])
@@ -256,3 +262,15 @@ def test_proofs_about_a_model_that_answers_differently_are_refused(tmp_path):
         recall_proofs(path, key, rows, network)
     with pytest.raises(ValueError, match="outputs differ"):
         certify_into(path, key, network, rows, Loader(), up_to=1)
+
+
+def test_rows_that_cannot_be_loaded_are_said(store_path):
+    with Store(store_path, write=True) as store:
+        info = store.cells()[0]
+        gone = replace(info, key="f" * 64, dataset="gone", data_hash="0" * 64, provenance={})
+        store.register([gone])
+        messages = recognise_rows(store, Loader(), KEY)
+    assert len(messages) == 1
+    assert messages[0].startswith("gone: its rows are not known here, so no proof is theirs: ")
+    keep(store_path, TRUTH.astype(int))
+    assert proved(store_path)[:2] == [TRUTH.astype(int).tolist()] * 2

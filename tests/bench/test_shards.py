@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 import sigmazero as sz
 from sigmazero.bench.cells import Cell, Shard
-from sigmazero.bench.forecast import queries
 from sigmazero.bench.plan import DataSpec, ModelSpec, Question
 from sigmazero.store import CellInfo, Store
 from tests.cli.conftest import sigmazero  # noqa: F401
@@ -53,12 +52,3 @@ def test_shards_store_their_own_rows_alone(sigmazero, folder):  # noqa: F811
         assert "already done" in sigmazero("run", "plan.toml", "--trust-code", "--shard", f"{number}/3").stdout
     assert len(seen) == 6
     assert all(own.all() for own in seen.values())
-
-
-def test_queries_are_forecast_by_attack_and_budget():
-    by = {name: queries(replace(ASKED, attack=sz.get(name, steps=1000))) for name in sz.ATTACKS}
-    assert by["sigma-zero"] == by["fmn"] == 2002
-    assert by["sparse-rs"] == 1002
-    assert by["vfga"] == 902
-    assert by["sigma-swap"] == sz.get("sigma-swap", steps=1000).limit
-    assert queries(replace(ASKED, budget=24)) < queries(ASKED) / 2

@@ -1,14 +1,9 @@
 """Examples of one model shown to another: asked once, kept, verified, and left out of tables."""
 
-import numpy as np
-import pytest
-
 from sigmazero.bench.transfer import transfer
 from sigmazero.bench.verify import rerun, verify
 from sigmazero.core.metrics import Outcome
 from sigmazero.core.model import logits_in
-from sigmazero.report.analysis import transfer as matrices
-from sigmazero.report.pages.page import make_page
 from sigmazero.report.runs import TRANSFER, load
 from sigmazero.store.store import Store
 from tests.plans import PLAN, clean, run, trusting
@@ -58,20 +53,3 @@ def origin_model(info):
     from sigmazero.bench.loader import origin
 
     return origin(info).model
-
-
-def test_the_matrix_counts_what_the_other_model_had_right(folder):
-    run(TWO, folder / "a.db")
-    with Store(folder / "a.db", write=True) as store:
-        runs = load(store)
-        assert matrices(store, runs) == []
-        assert "Which examples fool other models" not in make_page(store, clean(store))
-        transfer(store, trusting())
-        (one,) = matrices(store, runs)
-        assert np.diag(one.shares).tolist() == [1.0, 1.0]
-        for row, each in enumerate(runs):
-            other = next(i for i in store.cells() if i.origin.get(TRANSFER) == each.info.key)
-            there = store.facts(other.key)
-            known = (each.facts.outcome == Outcome.FOUND) & (there.outcome != Outcome.ALREADY)
-            assert one.shares[row, 1 - row] == pytest.approx((there.outcome[known] == Outcome.FOUND).mean())
-        assert "Which examples fool other models" in make_page(store, clean(store))

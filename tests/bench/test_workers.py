@@ -17,7 +17,7 @@ from sigmazero.bench.plan_file import parse_plan
 from sigmazero.bench.provenance import versions
 from sigmazero.bench.run import NoWorkers, differences, execute
 from sigmazero.bench.worker import Unit, Worker
-from sigmazero.bench.workers import Processes, choose_engine
+from sigmazero.bench.workers import Processes
 from sigmazero.data import Rows
 from sigmazero.store.facts import Facts
 from sigmazero.store.store import Store
@@ -301,20 +301,6 @@ def test_workers_keep_to_the_quota_of_their_container(tmp_path, monkeypatch, gro
     monkeypatch.setattr(workers, "CGROUP", tmp_path)
     monkeypatch.setattr(workers, "GROUPS", tmp_path / "groups")
     assert Processes(Loader()).size == (quota or 64)
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "words"),
-    [
-        ("processes", {"workers": 0}, "workers=0"),
-        ("local", {"workers": 2}, "use the engine 'processes'"),
-        ("processes", {"address": "auto"}, "use the engine 'ray'"),
-    ],
-)
-def test_wrong_choices_are_one_line(name, options, words):
-    with pytest.raises(ValueError, match=words) as caught:
-        choose_engine(name, Loader(), **options)
-    assert "\n" not in str(caught.value)
 
 
 CONVOLUTION = """

@@ -145,16 +145,6 @@ def test_a_bound_that_is_put_in_by_hand_is_found(board):
     assert (board.entry("mine") / POINTS).is_file()
 
 
-def test_the_commands(sigmazero, board):  # noqa: F811
-    folder = str(board.path)
-    said = sigmazero("board", "prove", folder, "mine", "--trust-code", "--device", "cpu")
-    assert said.exit_code == 0, said.output
-    assert "board small: 2 bounds raised, 1 of 4 samples known exactly" in said.stdout
-    assert sigmazero("board", "prove", folder, "mine", "--trust-code", "--device", "cpu").exit_code == 1
-    said = sigmazero("board", "verify", folder, "--again", 20, "--trust-code", "--device", "cpu")
-    assert said.exit_code == 0, said.output
-
-
 @pytest.mark.parametrize(
     ("arithmetic", "method", "words"),
     [("float32", "certify", "proved"), ("real", "certify over the reals", "proved over the reals")],

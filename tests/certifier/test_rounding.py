@@ -12,6 +12,7 @@ from sigmazero.certifier.graph import trace
 from sigmazero.certifier.regions import OneSitePerGroup
 from sigmazero.certifier.rounding import model_error
 from sigmazero.certifier.subproblems import Question
+from sigmazero.run.precision import Settings
 from tests.certifier.soundness import random_network
 
 T = 2
@@ -83,12 +84,12 @@ def test_what_cannot_be_shown_holds_over_the_reals():
     point = torch.full((1, 2), 0.5)
     found = sz.certify(cancelling, point, torch.tensor([0]), bounds=(0.5 - 1e-9, 0.5 + 1e-9), attack=None)
     assert (found.status, found.over_reals.tolist()) == (["proved"], [True])
-    bits = torch.get_float32_matmul_precision()
+    before = Settings.read()
     try:
         torch.set_float32_matmul_precision("high")
         assert sz.certify(net, x, y, attack=None).over_reals.all()
     finally:
-        torch.set_float32_matmul_precision(bits)
+        before.write()
 
 
 @pytest.mark.parametrize("ending", [nn.Softmax(1), nn.LogSoftmax(-1)])

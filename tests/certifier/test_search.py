@@ -1,5 +1,6 @@
 """The search loses nothing: what it says is proved was asked about, and what was proved stays so."""
 
+import itertools
 import math
 import time
 from itertools import combinations
@@ -9,12 +10,11 @@ import pytest
 import torch
 from torch import nn
 
-import sigmazero as sz
 from sigmazero.certifier import search
 from sigmazero.certifier.bounds import NetworkBounds, Strength
 from sigmazero.certifier.graph import trace
-from sigmazero.certifier.search import SITES, BranchAndBound, Progress, Queue, Size, Strategy
-from sigmazero.certifier.subproblems import Question, SiteGroups, ValueBoxes, curve, join
+from sigmazero.certifier.search import SITES, BranchAndBound, Progress, Size, Strategy
+from sigmazero.certifier.subproblems import Question, SiteGroups, ValueBoxes
 
 
 def question(seed: int, features: int = 5, rows: int = 3) -> Question:
@@ -25,6 +25,13 @@ def question(seed: int, features: int = 5, rows: int = 3) -> Question:
     low, high = x - 0.5 * torch.rand(features), x + 0.5 * torch.rand(features)
     low[:, 1] = high[:, 1] = x[:, 1]
     return Question(model, NetworkBounds(trace(model, x)), x, model(x).argmax(1), low, high)
+
+
+def proved_by(search: BranchAndBound, rows: torch.Tensor) -> list[int]:
+    """The rows that a search proves in the end; before that it reports no others."""
+    *before, last = (each.tolist() for each in search.run(rows))
+    assert all(set(each) <= set(last) for each in before)
+    return last
 
 
 class Covered(BranchAndBound):
@@ -81,7 +88,7 @@ def test_what_is_proved_was_asked_about(t, monkeypatch):
         asked = question(seed)
         progress = Progress.new(asked)
         run = Covered(asked, progress, t, batch=16)
-        for row in run.run(torch.arange(3)).tolist():
+        for row in proved_by(run, torch.arange(3)):
             proved += 1
             for sites in combinations(range(5), t):
                 part = run.parts[row, frozenset(sites)]
@@ -104,26 +111,8 @@ def test_what_is_proved_when_time_is_over_stays_proved():
         return some.rows == 0
 
     run._bounded = bounded
-    assert run.run(torch.arange(3)).tolist() == [0]
+    assert proved_by(run, torch.arange(3)) == [0]
     assert run.progress.open.tolist() == [False, True, True]
-
-
-def test_a_witness_is_one_point():
-    """Of several that are met at once, and not some values of each."""
-    asked = question(0)
-    progress = Progress.new(asked)
-    points = torch.arange(20.0).view(4, 5)
-    progress.meet(points, torch.tensor([2, 0, 2, 0]))
-    assert progress.found.tolist() == [True, False, True]
-    assert torch.equal(progress.witness[[2, 0]], points[:2])
-
-
-def test_the_strongest_bound_has_the_last_word(monkeypatch):
-    """Whatever the strategy leaves out, a box that cannot be halved is not given up before it was tried."""
-    asked = question(0)
-    monkeypatch.setattr(Strategy, "choose", lambda self, at: ())
-    found = sz.certify(asked.model, asked.x, asked.y, mask=torch.zeros(5, dtype=torch.bool), attack=None)
-    assert found.status == ["proved"] * 3
 
 
 def test_a_box_without_a_number_between_its_ends_is_not_halved():
@@ -153,10 +142,20 @@ def test_where_memory_runs_out_batches_become_smaller(monkeypatch, caplog):
             Size(SITES, 3), Strength.INTERVALS, 1000, 999, 1.0
         )  # so that the first batch, of all inputs, is tried
         monkeypatch.setattr(NetworkBounds, "margins", margins)
-        found.append(BranchAndBound(asked, Progress.new(asked), 2, batch=16, strategy=strategy).run(ids).tolist())
+        found.append(proved_by(BranchAndBound(asked, Progress.new(asked), 2, batch=16, strategy=strategy), ids))
     assert found[0] == found[1]
     assert len(found[0])
     assert "batches have 6 subproblems" in caplog.text
+
+
+def test_a_report_between_two_batches_holds_only_what_is_proved(monkeypatch):
+    asked, rows = question(3, rows=12), torch.arange(12)
+    expected = proved_by(BranchAndBound(asked, Progress.new(asked), 1, batch=1), rows)
+    monkeypatch.setattr(search, "REPORT", 0.0)
+    reports = [each.tolist() for each in BranchAndBound(asked, Progress.new(asked), 1, batch=1).run(rows)]
+    assert reports[-1] == expected
+    assert any(0 < len(each) < len(expected) for each in reports)
+    assert all(set(before) <= set(after) for before, after in itertools.pairwise(reports))
 
 
 def test_a_slow_step_ends_when_time_is_over(monkeypatch):
@@ -173,99 +172,6 @@ def test_a_slow_step_ends_when_time_is_over(monkeypatch):
     monkeypatch.setattr(NetworkBounds, "_relax", slow)
     progress = Progress.new(asked)
     run = BranchAndBound(asked, progress, 2, batch=16, limit=0.03)
-    assert run.run(torch.arange(3)).tolist() == []
+    assert proved_by(run, torch.arange(3)) == []
     assert progress.open.all()
     assert float(progress.boxes.sum()) == 0
-
-
-def whole(rows: int, sites: int, t: int) -> SiteGroups:
-    """One subproblem for each row, which allows any t sites."""
-    begin = torch.zeros(rows, t, dtype=torch.long)
-    return SiteGroups(torch.arange(rows), begin, begin + sites)
-
-
-def allowed(tasks: SiteGroups) -> list[set[frozenset[int]]]:
-    """The sets of t sites that each task allows."""
-    found = []
-    for begin, end in zip(tasks.begin.tolist(), tasks.end.tolist(), strict=True):
-        ranges = list(zip(begin, end, strict=True))
-        most = {one: ranges.count(one) for one in ranges}
-        sites = sorted({site for b, e in ranges for site in range(b, e)})
-        sets = combinations(sites, len(ranges))
-        found.append({frozenset(s) for s in sets if all(sum(b <= k < e for k in s) <= m for (b, e), m in most.items())})
-    return found
-
-
-@pytest.mark.parametrize(("sites", "t"), [(7, 1), (8, 2), (7, 3), (6, 4), (3, 3)])
-def test_halving_covers_every_set_once(sites, t):
-    tasks = whole(1, sites, t)
-    everything = {frozenset(s) for s in combinations(range(sites), t)}
-    while int(tasks.longest.max()) > 1:
-        # Only the longest ones, so that tasks of several sizes stand side by side.
-        long = tasks.longest == tasks.longest.max()
-        tasks = join([tasks.take(~long), tasks.take(long).split()])
-        each = allowed(tasks)
-        assert set().union(*each) == everything
-        assert sum(len(sets) for sets in each) == len(everything), "a set is in two tasks"
-    assert len(tasks) == len(everything)
-
-
-def test_equal_ranges_stand_side_by_side():
-    tasks = whole(2, 9, 3).split().split().split()
-    for begin in tasks.begin.tolist():
-        assert begin == sorted(begin)
-
-
-def test_sites_of_a_range_follow_the_curve():
-    order = curve(4, 4, 1)
-    tasks = SiteGroups(torch.tensor([0]), torch.tensor([[0, 5]]), torch.tensor([[4, 6]]))
-    assert tasks.sites(order).tolist() == [[[0, 1, 4, 5], [3, -1, -1, -1]]]
-
-
-@pytest.mark.parametrize("shape", [(3, 5, 2), (1, 1, 7), (28, 28, 1)])
-def test_the_curve_meets_every_site(shape):
-    assert sorted(curve(*shape).tolist()) == list(range(shape[0] * shape[1] * shape[2]))
-
-
-def test_a_level_that_fills_a_batch_comes_first_and_the_lowest_of_those():
-    queue = Queue(4)
-    tasks = whole(6, 8, 1)
-    for level, count in ((3, 6), (1, 5), (0, 3)):
-        queue.push(Size(SITES, level), tasks.take(slice(0, count)))
-    found = [(size.log2, some.rows.tolist()) for size, some in (queue.pop() for _ in range(5))]
-    assert found == [(1, [1, 2, 3, 4]), (3, [2, 3, 4, 5]), (0, [0, 1, 2]), (3, [0, 1]), (1, [0])]
-    assert not queue
-
-
-INTERVALS, PLANES, FULL = Strength
-
-
-def scored(t: int) -> Strategy:
-    """Intervals prove small tasks, the full bound larger ones at six times the cost."""
-    strategy = Strategy(t)
-    strategy.note(Size(SITES, 5), INTERVALS, 1000, 1000, 5.0)
-    strategy.note(Size(SITES, 6), INTERVALS, 1000, 0, 5.0)
-    strategy.note(Size(SITES, 6), FULL, 1000, 1000, 30.0)
-    return strategy
-
-
-def test_one_range_is_rather_halved():
-    assert scored(1).choose(Size(SITES, 6)) == ()
-
-
-def test_many_halves_cost_more_than_the_full_bound():
-    assert scored(3).choose(Size(SITES, 6)) == (FULL,)
-
-
-def test_sizes_above_those_known_are_halved_and_those_below_tried():
-    assert scored(1).choose(Size(SITES, 9)) == ()
-    assert scored(1).choose(Size(SITES, 4)) is None
-    assert Strategy().choose(Size(SITES, 0)) is None
-
-
-def test_the_middle_bound_is_taken_where_it_is_the_cheapest():
-    strategy = Strategy()
-    strategy.note(Size(SITES, 0), INTERVALS, 100, 10, 1.0)
-    strategy.note(Size(SITES, 0), PLANES, 90, 88, 1.8)
-    strategy.note(Size(SITES, 0), FULL, 2, 2, 2.0)
-    assert strategy.choose(Size(SITES, 0)) == (PLANES,)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import sigmazero as sz
-from sigmazero.certifier.smoothing import blanked, clopper_pearson, odds, radius
+from sigmazero.certifier.smoothing import blanked, clopper_pearson, radius
 
 SITES, KEEP = 6, 2
 SHOWN = torch.stack(
@@ -135,24 +135,6 @@ def test_what_is_not_finite_votes_for_nobody():
     assert found.curve() == [(0, 0.0)]
 
 
-def test_a_training_mode_is_left_as_it_was():
-    model = torch.nn.Sequential(torch.nn.Dropout(0.9), network()).train()
-    x, y = torch.rand(1, 3, 4, 4), torch.tensor([0])
-    one, two = (sz.smooth(model, x, y, keep=48, draws=50) for _ in range(2))
-    assert torch.equal(one.counts, two.counts)
-    assert one.counts.max() == 50  # everything is shown, so all copies are alike, and nothing is dropped
-    assert model.training
-
-
-def test_the_curve_falls_and_counts_the_wrong_ones():
-    y = torch.tensor([0, 1])
-    model = lambda x: torch.stack([x.sum(1), torch.full((len(x),), 0.5)], 1)  # noqa: E731
-    found = sz.smooth(model, torch.ones(2, 64), y, keep=4)
-    shares = [share for _, share in found.curve()]
-    assert shares == [0.5] * 10 + [0.0]
-    assert found.median_radius == 4  # 9 for the first, −1 for the other
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -205,25 +187,3 @@ def test_ends_are_where_the_exact_tails_meet_the_error(draws, error):
             assert upper_tail(draws - successes, draws, 1 - Fraction(high) + Fraction(1, 10**6)) > error
         else:
             assert high == 1
-
-
-def test_odds_of_meeting_a_change_by_enumeration():
-    for sites in range(2, 8):
-        for keep in range(1, sites + 1):
-            shown = [set(each) for each in combinations(range(sites), keep)]
-            for changed, found in enumerate(odds(sites, keep)):
-                met = sum(bool(each & set(range(changed))) for each in shown)
-                assert found == Fraction(met, len(shown))
-
-
-def test_a_radius_is_the_last_at_which_the_gap_is_wider_than_both_losses():
-    assert radius(1.0, 0.0, 4, 1) == 1  # 1 change of 4: 3/4 against 1/4; 2 changes: a tie
-    assert radius(1.0, 0.5, 4, 1) == 0  # 1 change of 4: 3/4 against 3/4
-    assert radius(0.5, 0.5, 4, 1) == -1
-
-
-def test_wrong_counts_are_named():
-    with pytest.raises(ValueError, match="3 successes of 2"):
-        clopper_pearson(3, 2, 0.1)
-    with pytest.raises(ValueError, match=r"error=0\.7 must lie between 0 and 0\.5"):
-        clopper_pearson(1, 2, 0.7)

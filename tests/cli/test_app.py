@@ -1,6 +1,5 @@
 """The top of the command line: help without torch, exit codes, and one line for every error."""
 
-import ast
 import os
 import re
 import subprocess
@@ -12,12 +11,8 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
-from sigmazero.cli import app as command_line
 from sigmazero.cli import commands
 from sigmazero.cli.app import NAMES, PANELS, App, top
-from sigmazero.cli.options import Precision, UnitName
-from sigmazero.core.domain import Unit
-from sigmazero.core.hardware import Precision as Precisions
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "src" / "sigmazero" / "cli" / "commands"
@@ -45,24 +40,6 @@ def test_help_loads_neither_torch_nor_numpy():
     done = python("-c", EVERY_HELP.replace("WORDS", repr(words)))
     assert done.returncode == 0, done.stderr
     assert not re.findall(r"'(torch|numpy|pandas|matplotlib)'", done.stdout.splitlines()[-1])
-
-
-def test_every_command_file_has_its_place_in_the_help():
-    assert sorted(NAMES) == sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
-    assert len(PANELS) == 5
-    assert list(typer.main.get_command(command_line).list_commands(None)) == list(NAMES)
-
-
-def test_choices_are_those_of_the_library():
-    for option, library in ((UnitName, Unit), (Precision, Precisions)):
-        assert set(library.__args__) <= set(re.findall(r"'(\w+)'", str(option)))
-
-
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.stem)
-def test_commands_do_not_import_each_other(path):
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom):
-            assert not (node.module or "").startswith("sigmazero.cli.commands"), f"{path.name} imports {node.module}"
 
 
 def test_the_command_on_the_page_about_commands_works(tmp_path, monkeypatch):

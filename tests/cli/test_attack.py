@@ -42,11 +42,6 @@ attacks = ["query-swap"]
 """
 
 
-def arrays(path):
-    with np.load(path, allow_pickle=False) as file:
-        return {name: file[name] for name in file.files}
-
-
 def test_a_sentence_then_the_table(sigmazero, own):
     done = sigmazero(*MINE, "--steps", 40, "-o", "r.npz")
     assert done.exit_code == 0, done.output
@@ -66,16 +61,6 @@ def test_a_sentence_then_the_table(sigmazero, own):
     assert done.stderr.splitlines()[-1] == "wrote r.npz"
 
 
-def test_a_saved_result_can_be_checked_again(sigmazero, own):
-    assert sigmazero(*MINE, "--steps", 40, "--rows", "2:8", "-o", "r.npz", "-o", "r.png").exit_code == 0
-    found, mine = arrays("r.npz"), arrays("mine.npz")
-    assert found["ids"].tolist() == [2, 3, 4, 5, 6, 7]
-    assert (found["labels"] == mine["labels"][2:8]).all()
-    changed = (found["x_adv"] != mine["images"][2:8]).reshape(6, -1).sum(1)
-    assert (found["l0"][found["success"]] == changed[found["success"]]).all()
-    assert Path("r.png").read_bytes().startswith(b"\x89PNG")
-
-
 def test_a_store_is_gone_on_with(sigmazero, own):
     command = (*MINE, "--steps", 5, "--store", "s.db", "--attack", "sigma-zero", "--attack", "fmn")
     done = sigmazero(*command)
@@ -91,36 +76,19 @@ def test_a_store_is_gone_on_with(sigmazero, own):
     assert sigmazero("report", "s.db", "-o", "page.html").exit_code == 0
 
 
-def test_weights_normalisation_budget_and_pixels(sigmazero, own):
-    torch.save({"1.weight": torch.zeros(4, 60), "1.bias": torch.arange(4.0)}, own / "net.pt")
-    more = ("--weights", "net.pt", "--normalize", "0.5,0.5", "--budget", 3, "--unit", "pixel", "--steps", 3)
-    done = sigmazero(*MINE, *more, "--allow", "SZ004", "--allow", "SZ005")
-    assert "ASR at 3 (pixels)" in done.stdout
-    assert "at most 3 of 20 pixels" in done.stdout
-    assert "median l0" not in done.stdout
-
-
-def test_target_classes(sigmazero, own):
-    done = sigmazero(*MINE, "--target", 1, "--steps", 60, "-o", "r.npz")
+def test_samples_go_to_a_table_and_rows_that_are_not_shown_are_named(sigmazero, own):
+    mine = np.load("mine.npz")
+    np.savez("flat.npz", images=mine["images"].reshape(12, 60), labels=mine["labels"])
+    done = sigmazero("attack", "net.py:build", "flat.npz", "--steps", 40, "-o", "t.csv", "--store", "s.db")
     assert done.exit_code == 0, done.output
-    found = arrays("r.npz")
-    assert (found["targets"] == 1).all()
-    assert (found["labels"] != 1).all()
-    assert (found["prediction"][found["success"]] == 1).all()
-    assert sigmazero(*MINE, "--target", "next", "--steps", 10, "-o", "r.npz").exit_code == 0
-    assert (arrays("r.npz")["targets"] == (arrays("mine.npz")["labels"] + 1) % 4).all()
-
-
-def test_parameters(sigmazero, own):
-    more = ("--attack", "sigma-zero-star", "--set", "threshold=0.2", "--set", "projection=false")
-    assert sigmazero(*MINE, "--steps", 2, *more).exit_code == 0
-
-
-def test_flat_inputs_have_no_picture(sigmazero, own):
-    (own / "flat.py").write_text("import torch\ndef build(): return torch.nn.Linear(5, 3)\n")
-    np.savez(own / "flat.npz", images=np.full((9, 5), 0.5, np.float32), labels=np.zeros(9, int))
-    done = sigmazero("attack", "flat.py:build", "flat.npz", "--steps", 3, "--store", "s.db")
-    assert not list(own.glob("*.png")), done.output
+    lines = Path("t.csv").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 13
+    assert lines[0].endswith("index,value")
+    (way,) = re.findall(r"^\.\.\. and \d+ more rows; to see them: sigmazero (.*)$", done.stdout, re.MULTILINE)
+    assert sigmazero(*way.replace("FILE.csv", "all.csv").split()).exit_code == 0
+    assert Path("all.csv").read_text(encoding="utf-8") == Path("t.csv").read_text(encoding="utf-8")
+    again = sigmazero("attack", "net.py:build", "flat.npz", "--steps", 40)
+    assert "--store FILE keeps them" in again.stdout
 
 
 @pytest.mark.parametrize(
@@ -213,6 +181,8 @@ def test_a_folder_of_pictures_and_a_class_by_its_name(sigmazero, own):
     assert "--target cow is not a class; its names are ant, bee, cat, dog" in wrong.stderr
 
 
-def test_the_budget_of_the_papers_pgd_counts_pixels(sigmazero):
-    assert re.search(r"pgd-l0-paper +budget of pixels", sigmazero("list", "attacks").stdout)
-    assert "Its budget counts pixels" in sigmazero("list", "attacks", "pgd-l0-paper").stdout
+def test_flat_inputs_have_no_picture(sigmazero, own):
+    (own / "flat.py").write_text("import torch\ndef build(): return torch.nn.Linear(5, 3)\n")
+    np.savez(own / "flat.npz", images=np.full((9, 5), 0.5, np.float32), labels=np.zeros(9, int))
+    done = sigmazero("attack", "flat.py:build", "flat.npz", "--steps", 3, "--store", "s.db")
+    assert not list(own.glob("*.png")), done.output

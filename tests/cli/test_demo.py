@@ -14,25 +14,6 @@ def build():
 """
 
 
-def test_the_demo_of_a_table(sigmazero, tmp_path):
-    done = sigmazero("demo", "--tabular", "--limit", 4, "--steps", 10, "-o", tmp_path)
-    assert done.exit_code == 0, done.stderr
-    lines = done.stdout.splitlines()
-    assert [line.split(" on ")[0] for line in lines if " on adult-sample: " in line] == [
-        "adult-mlp",
-        "adult-mlp-robust",
-    ]
-    assert "changes by sigma-swap that fool adult-mlp:" in lines
-    assert any(line.startswith("row ") and " → " in line for line in lines)
-    assert f"wrote {tmp_path / 'report.html'}" in done.stderr
-    assert "  sigmazero attack net.py:build mine.csv" in done.stdout  # what to try next
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "occupation" in page or "education" in page
-    assert not (tmp_path / "demo.png").exists()
-    fewer = sigmazero("demo", "--tabular", "--limit", 3, "--steps", 10, "-o", tmp_path)
-    assert fewer.exit_code == 0, fewer.stderr  # other samples, the same folder
-
-
 def test_from_a_bare_file_to_an_attack(sigmazero, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("loans.csv").write_text(CSV)

@@ -43,12 +43,6 @@ def test_attack_in_a_space(sigmazero):
     assert re.findall(r"granted: (\w+)", masked.stdout) == ["gain"] * 5
 
 
-def test_attack_on_data_with_its_own_space(sigmazero, folder):
-    (folder / "loans.space.toml").write_text(loans.SPACE)
-    done = sigmazero(*DOORS["attack"])
-    assert "job: clerk → nurse" in done.stdout
-
-
 @pytest.mark.usefixtures("folder")
 def test_auto_in_a_space(sigmazero):
     done = sigmazero(*DOORS["auto"], *SPACE, "--store", "auto.db", "--rows", "0:2")
@@ -96,30 +90,6 @@ def test_draft_and_check(sigmazero, folder):
     np.savez("grey.npz", images=np.arange(48, dtype="uint8").reshape(3, 4, 4), labels=np.zeros(3, dtype=int))
     grey = sigmazero("space", "draft", "grey.npz").stdout.splitlines()
     assert grey == ["# every pixel goes from 0 to 1 in steps of 1/255", f"grid = {1 / 255}"]
-
-
-@pytest.mark.usefixtures("folder")
-def test_run_verify_report_and_export(sigmazero, folder):
-    (folder / "plan.toml").write_text(PLAN)
-    for command in (["run", "plan.toml", "--store", "r.db", "--trust-code"], ["verify", "r.db", "--trust-code"]):
-        done = sigmazero(*command)
-        assert done.exit_code == 0, done.output
-    (folder / "loan.toml").unlink()
-    table = sigmazero("report", "r.db", "--to", "csv").stdout
-    assert "asr_1,asr_inf" in table
-    asked = ("--cost", "--k", "0.5,3", "--to", "csv", "--table", "minimum-norm")
-    costs = sigmazero("report", "r.db", *asked).stdout
-    assert "asr_0.5,asr_3,asr_inf" in costs
-    assert sigmazero("plot", "r.db", "curves", "--cost", "-o", "c.svg").exit_code == 0
-    assert "cost of all changes, at most" in (folder / "c.svg").read_text()
-    assert sigmazero("export", "r.db", "--out", "r.csv").exit_code == 0
-    assert "cost" in (folder / "r.csv").read_text().partition("\n")[0].split(",")
-    for wrong, words in (
-        (("--cost", "-o", "r.html"), "a page has every table"),
-        (("--cost", "--k", "many"), "--k many: give numbers"),
-    ):
-        said = sigmazero("report", "r.db", *wrong)
-        assert (said.exit_code, words in said.stderr) == (2, True), said.output
 
 
 @pytest.mark.parametrize("door", [*DOORS, "check", "run"])

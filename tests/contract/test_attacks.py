@@ -115,30 +115,6 @@ def recorded(name: str, budget: int | None):
     return result, recording, x, y
 
 
-def within(result: sz.Result) -> torch.Tensor:
-    """The samples with a point that has no more changes than the budget."""
-    return result.changes.isfinite() & (result.changes <= (math.inf if result.budget is None else result.budget))
-
-
-@pytest.mark.parametrize("name", EVERY)
-def test_claims_are_true(name):
-    net, attack = TinyNet("rgb"), small(name)
-    result = attack.run(net, net.x, net.y, **how(attack))
-    found = result.found
-    assert result.success.any()
-    assert torch.equal(result.success, within(result))
-    assert (result.outcome[found & ~result.success] == sz.Outcome.BEYOND_BUDGET).all()
-    assert (result.x_adv >= 0).all()
-    assert (result.x_adv <= 1).all()
-    logits = net(result.x_adv)
-    assert (logits.argmax(1) != net.y)[found].all()
-    assert torch.equal(result.prediction, logits.argmax(1))
-    changed = (result.x_adv != net.x).flatten(1).sum(1)
-    assert torch.equal(result.l0[found].long(), changed[found])
-    assert torch.equal(result.x_adv[~found], net.x[~found])
-    assert torch.equal(result.step_found >= 0, found)
-
-
 @pytest.mark.parametrize("name", EVERY)
 def test_already_wrong_inputs_cost_one_forward_and_stay(name):
     net, attack = TinyNet("conv"), small(name)
@@ -163,7 +139,7 @@ def test_a_sample_is_the_same_in_any_company(name):
 @pytest.mark.parametrize("name", EVERY)
 def test_seed_and_ids_decide(name):
     """Others give another result if the attack draws, and only then."""
-    attack = sz.get(name, steps=60) if name == "sigma-swap" else small(name)  # with fewer steps it draws nothing
+    attack = sz.get(name, steps=150) if name == "sigma-swap" else small(name)  # with few steps it may draw nothing
     net = TinyNet("rgb")
     run = partial(attack.run, net, net.x, net.y, **how(attack))
     one, draws = run(seed=1), name.startswith(DRAWS) or name == "pdpgd"
@@ -281,18 +257,6 @@ def test_any_box_and_mask(name):
     assert torch.equal(result.x_adv[:, ~mask], x[:, ~mask])
     assert (result.x_adv >= lower).all()
     assert (result.x_adv <= upper).all()
-
-
-@pytest.mark.parametrize("name", EVERY)
-def test_pixel_unit_counts_positions(name):
-    net, attack = TinyNet("rgb"), small(name)
-    result = attack.run(net, net.x, net.y, unit="pixel", **how(attack))
-    found = result.l0_pixel.isfinite()
-    positions = (result.x_adv != net.x).any(1).flatten(1).sum(1)
-    assert torch.equal(result.l0_pixel[found].long(), positions[found])
-    assert torch.equal(result.changes, result.l0_pixel)
-    assert torch.equal(result.success, within(result))
-    assert result.success.any()
 
 
 @pytest.mark.parametrize("name", EVERY)

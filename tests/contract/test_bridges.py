@@ -306,13 +306,6 @@ def test_a_foreign_attack_that_returns_its_inputs_is_a_finding(asked):
     assert "SZ022" not in [finding.code for finding in busy.findings]
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_frozen_script_is_attacked(asked):
-    model, x, y, _ = asked
-    frozen = torch.jit.freeze(torch.jit.trace(model, x))
-    assert sz.get("sigma-zero", steps=5).run(frozen, x, y).success.shape == y.shape
-
-
 @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
 def test_the_advice_for_a_network_of_16_bits_leads_somewhere(asked, kind):
     model, x, y, _ = asked

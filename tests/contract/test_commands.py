@@ -64,7 +64,7 @@ RUNS = {
     "attack net.py:build mine.npz --weights net.pt -o mine.png": FEW,
     "attack net.py:build adult.npz --space adult.toml --attack sigma-swap --store runs/adult.db": f"{FEW} --steps 20",
     "auto net.py:build mine.npz --weights net.pt --eps 24": "--cascade quick --limit 2",
-    "certify demo mnist-5k-heldout --limit 20": "--limit 1 --time-limit 0.5",
+    "certify demo mnist-5k-heldout --limit 20": "--limit 1 --time-limit 0.5 --each",
     "certify demo mnist-5k-heldout --limit 20 --store runs/demo.db": "--limit 1 --time-limit 0.5 --attack none",
     "doctor net.py:build mine.npz --weights net.pt": "",
     "list attacks": "",
@@ -310,11 +310,14 @@ def test_a_name_is_no_html_in_a_notebook(world):
         ((*ATTACK, "--limit", -1), "-1"),
         ((ATTACK[0], ATTACK[1], "none.npz", *ATTACK[3:]), "none.npz"),
         ((*ATTACK, "--weights", "none.pt"), "none.pt"),
+        ((ATTACK[0], ATTACK[1], "mnits", *ATTACK[3:]), "did you mean 'mnist'"),
         ((ATTACK[0], "net.py:nothing", *ATTACK[2:]), "nothing"),
         ((*GATE, "--cascade", "standard9"), "standard9"),
         ((*GATE, "--fail-under", 101), "101"),
         (("list", "attacks", "sigma-swp"), "sigma-swap"),
         (("list", "attacks", "--needs", "words"), "words"),
+        (("list", "models", "--needs", "scores"), "scores"),
+        (("list", "datasets", "mnits"), "did you mean 'mnist'"),
         (("fetch", "M3"), "M3"),
         (("run", "none.toml", "--dry-run"), "none.toml"),
         (("run", "mine.toml"), "net.py:build"),
@@ -419,6 +422,8 @@ def test_version_and_lists():
             each for each in attack.parameters() if not re.search(rf"^ {each} +\S.*  \w", about, re.MULTILINE)
         ]
         assert not unexplained, f"{name}: {unexplained}"
+    assert models.get("M1").weights[0].file in run_command("list", "models", "M1").stdout
+    assert "t10k-images" in run_command("list", "datasets", "mnist").stdout
     labels = run_command("list", "attacks", "--needs", "labels").stdout
     assert "label-swap" in labels
     assert "sparse-rs" not in labels

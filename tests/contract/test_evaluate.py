@@ -64,13 +64,15 @@ def test_a_store_is_kept_and_the_second_time_no_sample_is_attacked_again(tmp_pat
         assert first[name].seconds == more[name].seconds
 
 
-@pytest.mark.parametrize("kind", ["arrays", "lists", "rows", "pairs"])
+@pytest.mark.filterwarnings("ignore:the inputs are float64 and the model float32")
+@pytest.mark.parametrize("kind", ["arrays", "doubles", "lists", "rows", "pairs"])
 def test_data_of_any_kind(kind):
     net = nn.Sequential(nn.Flatten(), nn.Linear(48, 4))
     net[1].weight.data, net[1].bias.data = MODEL.weight.data.float(), MODEL.bias.data.float()
     x = X.float()
     given: Any = {
         "arrays": (x.double().numpy(), Y.numpy()),
+        "doubles": (x.double(), Y),
         "lists": (x.tolist(), Y.tolist()),
         "rows": Rows(x, Y, torch.arange(len(x)), "mine"),
         "pairs": list(zip(x, Y, strict=True)),
@@ -172,6 +174,7 @@ def test_figures_as_a_frame_and_a_drawing():
     done = sz.evaluate(MODEL, (X, Y), ATTACKS, steps=20)
     frame = done.to_pandas(ks=[3])
     assert list(frame["attack"]) == ATTACKS
+    assert " ".join(list(frame)[1:11]) == "model dataset attack version steps unit goal budget seed precision"
     assert list(frame["asr_3"]) == [done[name].asr(3) for name in done]
     axis = done.plot().axes[0]
     assert {*ATTACKS} <= {text.get_text().partition(" ")[0] for text in axis.get_legend().get_texts()}

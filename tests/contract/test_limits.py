@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
 
 import sigmazero as sz
 from sigmazero.models import LimitedModel, OutOfQueries
@@ -171,26 +170,6 @@ def test_a_wrapped_model_answers_no_more_than_it_may(name):
         if stopped.any():
             with pytest.raises(OutOfQueries, match=f"max_queries={limit}"):
                 wrapped(x.repeat(limit, 1, 1, 1))
-
-
-def test_a_model_that_counts_its_own_queries_sees_what_the_result_says():
-    """If no copy of it is made, which would count apart."""
-
-    class Counts(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            head = nn.Flatten(), nn.Linear(4 * 36, 3)
-            self.net, self.seen = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), *head), 0
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            self.seen += len(x)
-            logits: torch.Tensor = self.net(x)
-            return logits
-
-    torch.manual_seed(0)
-    model, x = Counts().eval(), torch.rand(4, 1, 8, 8)
-    result = sz.get("sigma-zero", steps=20).run(model, x, model.net(x).argmax(1), hardware=sz.Hardware(prepare="none"))
-    assert model.seen == result.forwards.sum()
 
 
 @pytest.mark.parametrize("k", [5, 10, 20])

@@ -151,3 +151,14 @@ def test_a_pipeline_that_takes_no_missing_values_names_the_line_to_write(tmp_pat
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=r"people.csv has missing values.*keep_missing = false in people.toml"):
         sz.evaluate("m.joblib", "people.csv", "query-swap", steps=10)
+
+
+def test_rows_that_a_model_does_not_take_are_left_out_and_counted(tmp_path):
+    frame, loan = people(tmp_path, LogisticRegression)
+    pipe, table = joblib.load(tmp_path / "m.joblib"), sz.data.Table.from_frame(frame.assign(loan=loan), "loan")
+    gaps = int(frame["income"].isna().sum())
+    with pytest.warns(UserWarning, match=f"{gaps} of 90 rows have a missing value and are left out"):
+        found = sz.evaluate(pipe, table, "query-swap", steps=20)
+    assert found.records()[0]["samples"] == 90 - gaps
+    with pytest.raises(ValueError, match=r"4 columns.*table=table"):
+        sz.wrap(pipe)(table.rows().images)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 import sigmazero as sz
 from sigmazero.core.domain import Counts, Domain, Draw, Moves
+from tests.helpers.attacks import short
 from tests.helpers.networks import Linear
 
 LEVELS = 4  # values are 0, 1, ..., 4
@@ -96,7 +97,7 @@ class Declared:
 @pytest.mark.parametrize("kind", [Grid, Explored])
 @pytest.mark.parametrize("name", sorted(sz.ATTACKS))
 def test_a_third_domain_runs_through_every_attack(name, kind):
-    attack, linear = sz.get(name, steps=min(sz.ATTACKS[name].steps, 60)), Linear((10,), seed=5)
+    attack, linear = short(name, 60), Linear((10,), seed=5)
 
     def model(points: Tensor) -> Tensor:
         logits: Tensor = linear(points / LEVELS - 0.5)

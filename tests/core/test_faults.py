@@ -20,16 +20,6 @@ for point in ("file.written", "store.commit", "store.commit", "store.commit"):
 """
 
 
-@pytest.mark.parametrize(
-    ("armed", "passed", "ended"),
-    [("store.commit", 1, -signal.SIGKILL), ("store.commit:3", 3, -signal.SIGKILL), ("store.commit:4", 4, 0)],
-)
-def test_the_variable_says_where(armed, passed, ended):
-    env = {**os.environ, faults.VARIABLE: armed}
-    done = subprocess.run([sys.executable, "-c", CODE], env=env, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout.count("\n")) == (ended, passed), done.stderr
-
-
 def test_with_parent_the_one_above_dies_and_the_process_itself_says_no_more():
     child = f"import os; print(os.getpid(), flush=True); {CODE}".replace("; \n", "\n")
     code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}]); print('it went on')"
@@ -40,12 +30,6 @@ def test_with_parent_the_one_above_dies_and_the_process_itself_says_no_more():
         assert parent.wait(60) == -signal.SIGKILL
         os.kill(child_id, signal.SIGKILL)  # it is still there
         assert parent.stdout.read().split() == ["file.written", "store.commit"]
-
-
-def test_workers_are_armed_in_the_order_in_which_they_are_started(monkeypatch):
-    assert faults.of_next_worker() == ""
-    monkeypatch.setattr(faults, "_of_workers", ["unit.taken:2", "batch.done"])
-    assert [faults.of_next_worker() for _ in range(3)] == ["unit.taken:2", "batch.done", ""]
 
 
 @pytest.mark.parametrize("text", ["store.comit:2", "store.commit:2:child"])

@@ -26,14 +26,6 @@ def write(path, text):
         part.write_text(text)
 
 
-@pytest.mark.parametrize(("point", "text"), [("file.written", "first"), ("file.replaced", "second")])
-def test_a_killed_writer_leaves_the_old_file_or_the_new_one(tmp_path, children, point, text):
-    path = tmp_path / "file.txt"
-    write(path, "first")
-    assert children.killed(point, write, path, "second")
-    assert path.read_text() == text
-
-
 def test_a_link_is_written_through(tmp_path):
     link, chain = tmp_path / "link.txt", tmp_path / "chain.txt"
     link.symlink_to("new/file.txt")  # which is not there yet

@@ -30,15 +30,6 @@ def idx(path, array, damage=lambda content: content):
     path.write_bytes(damage(gzip.compress(content) if path.suffix == ".gz" else content))
 
 
-@pytest.mark.parametrize(("folder", "ending"), [(".", ""), ("mnist", ".gz"), ("MNIST/raw", "")])
-def test_idx_files_in_usual_places(tmp_path, folder, ending):
-    idx(tmp_path / folder / (IMAGES + ending), PIXELS)
-    idx(tmp_path / folder / (LABELS + ending), CLASSES)
-    rows = load("mnist", data_dir=tmp_path)
-    np.testing.assert_array_equal(rows.images[:, 0].numpy(), PIXELS.astype(np.float32) / np.float32(255))
-    assert (rows.labels.tolist(), rows.ids.tolist()) == (CLASSES.tolist(), list(range(12)))
-
-
 @pytest.mark.parametrize(
     ("damage", "word"),
     [

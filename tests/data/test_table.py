@@ -8,11 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from sklearn.compose import ColumnTransformer
-from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
+from sklearn.preprocessing import FunctionTransformer
 
 import sigmazero as sz
 from sigmazero.data import DataError, MissingData, Table, load
@@ -214,15 +212,6 @@ def test_other_encodings(tmp_path):
     assert Table.read(path, label="y", read={"encoding": "latin-1"}).features == ("place=M\xfcller", "place=b")
 
 
-def test_parts_and_what_they_give(tmp_path):
-    table = Table.read(put(tmp_path, CSV))
-    assert table.rows("train").images[:, 0].tolist() == [30, 52]
-    assert (table.columns[0].mean, table.columns[0].deviation) == (41, 11)  # of the part that fits
-    assert torch.equal(table.rows(dtype=torch.float32).images, load(tmp_path / "own.csv").images)
-    with pytest.raises(DataError, match="'val'"):
-        table.rows("val")
-
-
 def test_missing_texts(tmp_path):
     kept = load(put(tmp_path, CSV, 'missing = "?"\n' + NOTES))
     assert kept.table.decode(kept.images)["job"].isna().tolist() == [False, True, False]
@@ -309,66 +298,6 @@ def test_damaged_tables(tmp_path, text, words):
 
 
 # Pipelines
-
-
-def loans():
-    g = np.random.default_rng(0)
-    n = 200
-    frame = pd.DataFrame(
-        {
-            "age": g.integers(18, 80, n),
-            "job": g.choice(["clerk", "cook", "nurse"], n),
-            "flag": g.random(n) > 0.5,
-            "when": pd.Timestamp("2020-01-01") + pd.to_timedelta(g.integers(0, 900, n), "D"),
-            "gain": np.where(g.random(n) < 0.2, np.nan, np.round(g.random(n), 3)),
-        }
-    )
-    return frame.assign(loan=np.where((frame["age"] > 45) ^ (frame["job"] == "nurse"), "yes", "no"))
-
-
-def years(frame):
-    return frame.apply(lambda dates: dates.dt.year)
-
-
-def pipeline(frame, model):
-    steps = ColumnTransformer(
-        [("words", OneHotEncoder(), ["job"]), ("dates", FunctionTransformer(years), ["when"])], remainder="passthrough"
-    )
-    shuffled = frame[["gain", "when", "job", "age", "flag"]]  # another order than the table's
-    return make_pipeline(steps, model).fit(shuffled, frame["loan"]), shuffled
-
-
-def test_a_pipeline_is_asked_with_its_own_columns(tmp_path):
-    frame = loans()
-    pipe, shuffled = pipeline(frame, HistGradientBoostingClassifier(max_iter=20))
-    table = Table.from_frame(frame, "loan", change={"flag": {"direction": "none"}})
-    model, rows = sz.wrap(pipe, table=table), table.rows().limit(15)
-    answers = np.array(table.classes)[model(table.rows().images).argmax(1).numpy()]
-    assert (answers == pipe.predict(shuffled)).all()
-    result = sz.get("query-swap", steps=200).run(model, rows.images, rows.labels, space=rows.space)
-    assert result.success.all()
-    adversarial = table.decode(result.x_adv)
-    named = pipe.predict(adversarial[shuffled.columns])
-    assert (named != np.array(table.classes)[rows.labels]).all()
-    before = frame.drop(columns="loan").iloc[rows.ids.tolist()].reset_index(drop=True)
-    assert (adversarial.dtypes == before.dtypes).all()
-    assert (adversarial["gain"].isna() == before["gain"].isna()).all()
-    assert (adversarial["flag"] == before["flag"]).all()
-    fields = table.changes(rows.images, result.x_adv, rows.ids)
-    assert fields.groupby("row").size().tolist() == result.changes.int().tolist()
-    found = sz.evaluate(pipe, table, store=tmp_path / "s.db", limit=15, steps=200).records()
-    assert (found[0]["samples"], found[0]["model"]) == (15, "Pipeline.decision_function on table")
-    with pytest.raises(ValueError, match=r"5 columns.*table=table"):
-        sz.wrap(pipe)(rows.images)
-
-
-def test_rows_that_a_model_does_not_take_are_left_out_and_counted(tmp_path):
-    frame = loans()
-    pipe, _ = pipeline(frame.dropna(), LogisticRegression(max_iter=5000))
-    table, gaps = Table.from_frame(frame, "loan"), int(frame["gain"].isna().sum())
-    with pytest.warns(UserWarning, match=f"{gaps} of 200 rows have a missing value and are left out"):
-        found = sz.evaluate(pipe, table, store=tmp_path / "s.db", steps=20)
-    assert found.records()[0]["samples"] == 200 - gaps
 
 
 def test_a_model_that_was_fitted_on_an_array_is_asked_with_one():

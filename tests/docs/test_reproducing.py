@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reproducing.md").read_text(encoding="utf-8")
 PLANS = sorted((ROOT / "experiments").glob("*.toml"))
 # Plans that are for no table of the paper.
-OTHERS = {"small.toml", "stronger.toml", "photos.toml", "which-attack.toml", "blackbox.toml"}
+OTHERS = {"small.toml", "networks.toml", "stronger.toml", "photos.toml", "which-attack.toml", "blackbox.toml"}
 COMMANDS = [
     shlex.split(text, comments=True)
     for block in re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)

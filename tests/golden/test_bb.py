@@ -73,6 +73,22 @@ def test_starts_from_noise_are_the_weakest_blend_of_the_grid():
         same(points[asked + blended], torch.where((start - x).abs() < 0.5, start, x))
 
 
+@pytest.mark.filterwarnings("ignore:SZ004")
+def test_a_pool_is_asked_in_an_order_drawn_for_each_row_in_blocks_that_double():
+    """Until one of another class is met: here the last."""
+    net, pool = TinyNet("conv"), torch.rand(9, 1, 8, 8, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    for row in CORRECT:
+        order = uniform(row, 0, (9,), stream=1, seed=3).argsort()
+        last = pool[order[-1:]]
+
+        def model(x, last=last, own=int(net.y[row])):
+            known = (x == last).flatten(1).all(1)[:, None]
+            return known * torch.eye(5)[(own + 1) % 5] + 0.5 * torch.eye(5)[own] + 0 * x.flatten(1)[:, :5]
+
+        points = search(sz.get("bb-dataset", steps=1), model, net.x, net.y, row, seed=3, pool=pool).points
+        same(points[:9], pool[order])
+
+
 def test_near_the_optimum_of_linear_models_from_a_pool():
     """The registry's test gives no pool; from other inputs of the same kind the method ends where noise leads it."""
     found, best = [], []

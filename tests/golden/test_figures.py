@@ -208,6 +208,7 @@ def test_figures_of_the_paper_stand_beside_ours(tmp_path):
         for name, value in printed.items():
             ours, theirs, difference = (float(rows[attack][name + end]) for end in ("", "_paper", "_difference"))
             assert (theirs, difference) == (pytest.approx(value), pytest.approx(ours - theirs))
+    assert "98.5 (−11.0)" in run_command(*asked, "--to", "markdown", "--k", "50").stdout
     assert run_command(*asked, "-o", tmp_path / "page.html").code == 0
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert re.search(r"<td[^>]*>\s*469\s*</td>", page)

@@ -104,7 +104,7 @@ def test_a_later_phase_is_prepared_without_waiting(monkeypatch):
 
     monkeypatch.setattr(Captures, "begin", strict)
     net = TinyNet("conv").cuda()
-    sz.get("sigma-swap", queries=120).run(net, net.x.cuda(), net.y.cuda(), hardware=sz.Hardware(capture=True))
+    sz.get("sigma-swap", queries=400).run(net, net.x.cuda(), net.y.cuda(), hardware=sz.Hardware(capture=True))
     assert [type(stepper) for stepper in begun] == [CapturedSteps, CapturedSteps]
 
 

@@ -40,23 +40,6 @@ def plane():
     model.bias.data = torch.tensor([0.0, 3.5])
     return model
 """
-PLAN = """
-steps = 12
-[attacks.sigma-zero]
-trace = true
-[data.rows]
-source = "mine.npz"
-[data.plane]
-source = "plane.npz"
-[[grid]]
-models = ["net.py:build"]
-data = ["rows"]
-attacks = ["sigma-zero"]
-[[grid]]
-models = ["net.py:plane"]
-data = ["plane"]
-attacks = ["sigma-zero"]
-"""
 
 
 def network(name: str = "build") -> nn.Module:
@@ -125,11 +108,9 @@ def changed(x: Tensor, point: Tensor) -> dict[tuple[int, int], float]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made, (x, y), (small, labels) = tmp_path_factory.mktemp("own"), inputs(), plane_inputs()
+    made, (x, y) = tmp_path_factory.mktemp("own"), inputs()
     (made / "net.py").write_text(NET)
-    (made / "plan.toml").write_text(PLAN)
     np.savez(made / "mine.npz", images=x.numpy(), labels=y.numpy(), layout="NCHW")
-    np.savez(made / "plane.npz", images=small.numpy(), labels=labels.numpy())
     return made
 
 

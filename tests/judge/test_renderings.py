@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 import sigmazero as sz
@@ -228,7 +229,8 @@ def test_print(run: Run) -> None:
     assert ("stopped_samples" in read) == (run.known["stopped_samples"] > 0)
 
 
-def test_notebook(run: Run) -> None:
+def test_notebook(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Figure, "savefig", lambda self, file, **how: file.write(b"a picture"))
     html = run.result._repr_html_()
     read, shown = readers.read_notebook(html)
     compare(read, run.known, "samples", "queries", *first(run))
@@ -886,6 +888,8 @@ def test_board_in_a_folder(stores: Mapping[str, Held], tmp_path: Path, monkeypat
     for arguments in (("init", board, "small", "mine.npz", "--k", "1,2,5"), ("add", board, card, *trusted)):
         ran = run_command("board", *arguments)
         assert ran.code == 0, ran.stderr
+        again = arguments if arguments[0] == "init" else arguments[:-1]  # without trust
+        assert run_command("board", *again).code == 2
     assert run_command("board", "site", board, "--out", site).code == 0
     # Points that were found on the other model count too where they hold.
     changes = np.min([know(network(), x, each, y).rows["changes"] for each in held.points.values()], axis=0)

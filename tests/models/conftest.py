@@ -1,12 +1,10 @@
 import csv
-import os
 from pathlib import Path
 
 import pytest
 import torch
 
 LAYOUTS = Path(__file__).parent / "layouts"
-SHARED = Path(os.environ.get("SIGMAZERO_SHARED", Path(__file__).parents[3] / "shared"))
 
 # Which published layout an entry's network has.
 LAYOUT_OF = {

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 from sklearn.svm import SVC
-from torch import nn
 
 import sigmazero as sz
 from sigmazero.models import OutOfQueries, ScorerFailed
@@ -117,17 +116,6 @@ def test_a_benchmark_keeps_the_rows_that_are_done_and_goes_on(tmp_path):
     again, _ = evaluated("part.db")
     assert again.keys == first.keys == whole.keys
     assert again.facts(again.keys[0]).l0.tolist() == whole.facts(whole.keys[0]).l0.tolist()
-
-
-def test_a_network_shows_less_than_it_has():
-    net = nn.Sequential(nn.Linear(6, 3), nn.Dropout(0.9)).train()
-    box, x = sz.limit(net, ability="scores"), torch.rand(3, 6)
-    assert torch.equal(box(x), net[0](x))  # in eval mode
-    assert net.training
-    assert not box(x.requires_grad_()).requires_grad
-    assert sz.limit(net, ability="labels")(x).sum(1).tolist() == [1, 1, 1]
-    assert sz.limit(net, max_batch=2)(x).requires_grad
-    assert sz.limit(net).get_extra_state() != sz.limit(nn.Linear(6, 3)).get_extra_state()
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from sigmazero.models import (
     weights,
     zoo,
 )
-from sigmazero.models.architectures import build, external
+from sigmazero.models.architectures import build
 from sigmazero.models.zoo import ZooEntry
 from tests.helpers.downloads import Server, serving
 from tests.models.conftest import LAYOUT_OF, published_state
@@ -91,25 +91,6 @@ def test_old_files_without_batch_counters(modern, tmp_path):
     torch.save(data, tmp_path / "r.th", _use_new_zipfile_serialization=modern)
     weights.load_file(other, tmp_path / "r.th", zoo.get("resnet20"))
     assert all(torch.equal(value, other.state_dict()[key]) for key, value in state.items())
-
-
-def test_published_statistics_replace_the_built_in_ones(tmp_path):
-    entry = zoo.get("C2")
-    state = published_state("resnet50_cifar") | {"mu": torch.zeros(1, 3, 1, 1), "sigma": torch.ones(1, 3, 1, 1)}
-    save(entry, tmp_path, state)
-    network = entry.build()
-    assert network.get_buffer("mu").flatten().tolist() == pytest.approx([0.4914, 0.4822, 0.4465], abs=1e-4)
-    weights.load_entry(network, entry, tmp_path)
-    assert not network.get_buffer("mu").any()
-
-
-def test_a_file_with_all_branches_of_the_ensemble(tmp_path):
-    branch = published_state("resnet50_cifar_chen")
-    whole = {f"branch{i}.{key}": value for i in (1, 2, 3) for key, value in branch.items()}
-    torch.save(whole, tmp_path / "whole.pt")
-    with torch.device("meta"):
-        own = zoo.get("C8").build().state_dict()
-    assert set(weights.tidy(weights.read(tmp_path / "whole.pt"), own)) == set(own)
 
 
 def test_what_is_beside_the_weights_and_their_precision_do_not_matter(tmp_path):
@@ -187,17 +168,6 @@ def test_checkpoints_without_a_state_dict(data, message, tmp_path):
         weights.read(tmp_path / "w.pt")
 
 
-def test_prefixes_the_network_itself_uses_are_kept(tmp_path):
-    network = nn.ModuleDict({"model": nn.Linear(2, 2)})
-    torch.save(wrapped(network.state_dict(), "module."), tmp_path / "w.pt")
-    weights.load_file(network, tmp_path / "w.pt")
-
-
-def test_clashing_keys_are_refused():
-    with pytest.raises(WeightsError, match="two entries"):
-        weights.tidy({"a": torch.zeros(1), "module.a": torch.ones(1)}, ["a"])
-
-
 def test_look_up_order(tmp_path, monkeypatch):
     home = tmp_path / "home"
     places = [tmp_path / "given", home / "models", home, tmp_path / "cache" / "sigmazero" / "models"]
@@ -213,16 +183,6 @@ def test_look_up_order(tmp_path, monkeypatch):
     nested.parent.mkdir(parents=True)
     nested.write_bytes(b"x")
     assert weights.locate(entry, places[0]) == [nested]
-
-
-def test_old_timm_checkpoints_pass_through_its_filter(monkeypatch):
-    network = nn.Linear(1, 1)
-    state = {"old.weight": torch.zeros(1)}
-    assert external.convert(network, state) is state
-    monkeypatch.setattr(
-        sys.modules[nn.Linear.__module__], "checkpoint_filter_fn", lambda s, m: {"new": 1}, raising=False
-    )
-    assert external.convert(network, state) == {"new": 1}
 
 
 # Downloads
@@ -297,3 +257,8 @@ def test_what_cannot_be_downloaded_names_the_page_and_the_place(tmp_path):
     assert str(tmp_path / "cifar10" / "Linf" / "Carmon2019Unlabeled.pt") in str(caught.value)
     with pytest.raises(UnknownModel):
         fetch("nothing", tmp_path)
+
+
+def test_clashing_keys_are_refused():
+    with pytest.raises(WeightsError, match="two entries"):
+        weights.tidy({"a": torch.zeros(1), "module.a": torch.ones(1)}, ["a"])

@@ -19,7 +19,6 @@ from torch import nn
 
 import sigmazero as sz
 from sigmazero.models import ArrayModel
-from sigmazero.models.wrapping import understood
 
 W = np.random.default_rng(0).normal(size=(6, 3)).astype(np.float32)
 
@@ -157,18 +156,6 @@ def test_logarithms_keep_the_class_and_zero_is_a_number():
     scores = sz.wrap(lambda x: answers[: len(x)], kind="numpy")(torch.zeros(2, 3))
     assert scores.argmax(1).tolist() == [19, 0]
     assert bool(scores.isfinite().all())
-
-
-def test_annotations_tell_what_a_function_takes():
-    class Scorer:
-        def __call__(self, x: "np.ndarray") -> np.ndarray:
-            return numpy_scores(x)
-
-    def tensors(x: torch.Tensor) -> torch.Tensor:
-        return x
-
-    assert all(isinstance(understood(known), ArrayModel) for known in (numpy_scores, Scorer()))
-    assert all(understood(known) is known for known in (nn.Linear(6, 3), tensors, torch.flatten))
 
 
 def test_gradients_of_a_numpy_function():

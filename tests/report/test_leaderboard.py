@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from sigmazero.report.pages import leaderboard
 from sigmazero.report.pages.leaderboard import Board, Card, Source, boards, write_site
 from sigmazero.store import Store
 from tests.cli.conftest import sigmazero  # noqa: F401
@@ -47,15 +46,6 @@ def made(tmp_path_factory):
 
 def order(board: Board) -> list[tuple[int | None, str]]:
     return [(rank, entry.name) for rank, entry in board.ranked]
-
-
-def test_a_model_is_as_robust_as_the_best_attack_leaves_it(made):
-    (board,) = made(SMALL)
-    robust = next(entry for entry in board.entries if entry.name == "robust")
-    assert robust.changes.tolist() == [20, 60, 90, 40]
-    assert (robust.robust(24), robust.robust(50), robust.median) == (0.75, 0.5, 50)
-    assert [run.info.attack if run else None for run in robust.finders] == ["bb", "fmn", "fmn", "bb"]
-    assert order(board) == [(1, "robust"), (2, "tie"), (2, "weak")]
 
 
 @pytest.mark.parametrize(
@@ -111,11 +101,6 @@ def test_a_cell_in_several_stores_counts_once(made):
         assert entry.missing == 0
 
 
-def test_the_columns_are_the_quartiles_of_the_best_points(made):
-    assert made(SMALL)[0].ks == [1, 3, 40]
-    assert made(SMALL, ks=lambda name: [5.0] if name == "mnist" else None)[0].ks == [5]
-
-
 def test_a_site_with_hostile_names_stays_in_its_folder(made, tmp_path):
     cells = [cell(name, attack, [1, 2, i]) for i, name in enumerate(HOSTILE) for attack in ("fmn", HOSTILE[0])]
     cells += [cell(HOSTILE[1], HOSTILE[2], [5, 5, 5], dataset=HOSTILE[0], data_hash="y")]
@@ -148,24 +133,6 @@ def test_an_older_site_is_replaced_and_nothing_else_is(made, tmp_path):
     with pytest.raises(ValueError, match="no site made by sigmazero"):
         write_site(other / "index.html", "A title", "A lead.", made(SMALL))
     assert (other / "index.html").read_text() == "mine"
-
-
-def test_the_command(sigmazero, tmp_path, monkeypatch):  # noqa: F811
-    monkeypatch.chdir(tmp_path)
-    one = fill(tmp_path / "one.db", [cell("M1", "fmn", [1, 2], origin={"model": {"spec": "M1", "name": "M1"}})])
-    two = fill(tmp_path / "two.db", [cell("mine", "fmn", [3, 4], origin={"model": {"spec": "/home/me/net.py:build"}})])
-    done = sigmazero("report", one, two, "--bundle", "site", "--k", "5")
-    assert done.exit_code == 0, done.output
-    assert done.stderr == "wrote site/index.html\n"
-    first, known, mine = (
-        (tmp_path / "site" / name).read_text() for name in ("index.html", "models/m1.html", "models/mine.html")
-    )
-    assert leaderboard.TITLE in first
-    assert "k = 5" in first
-    assert "SmallCNN, adversarially trained with DDN" in known
-    assert "312,202" in known
-    assert "net.py:build" in mine
-    assert "/home/me" not in mine
 
 
 def test_stores_without_samples_are_named(made):

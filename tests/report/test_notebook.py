@@ -6,13 +6,10 @@ from html import unescape
 from xml.etree import ElementTree
 
 import matplotlib as mpl
-import numpy as np
 import pytest
 import torch
-from matplotlib import pyplot
 
 import sigmazero as sz
-from sigmazero.report.figures import style
 
 mpl.use("agg")
 
@@ -23,18 +20,6 @@ def images():
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 3))
     x = torch.rand(5, 3, 4, 4, generator=torch.Generator().manual_seed(1))
     return sz.get("sigma-zero", steps=20).run(model, x, model(x).argmax(1))
-
-
-def test_html_has_a_table_and_a_picture_and_fetches_nothing(images, monkeypatch):
-    text = images._repr_html_()
-    ElementTree.fromstring(re.sub(r"(<img[^>]*)>", r"\1/>", text))
-    assert f">{images.median_l0:g}<" in text
-    assert text.count("<img") == 1
-    assert not re.findall(r'(?:src|href)="(?!data:image/png)', text)
-    assert "<img" not in replace(images, x=None)._repr_html_()
-    assert "<img" not in images.take(torch.tensor([], dtype=torch.int64))._repr_html_()
-    monkeypatch.setattr(style, "figure", lambda *_: (_ for _ in ()).throw(ImportError))  # matplotlib is an extra
-    assert "<img" not in images._repr_html_()
 
 
 def test_a_cascade_and_a_verdict_show_their_attacks_and_samples():
@@ -49,19 +34,6 @@ def test_a_cascade_and_a_verdict_show_their_attacks_and_samples():
         assert {"sigma-swap", "sparse-rs"} <= set(re.findall(r">([^<]+)</t[hd]>", text))
         assert text.count("<img") == 1
     assert "<img" not in type(verdict).model_validate_json(verdict.to_json())._repr_html_()
-
-
-def test_plots_give_axes_that_can_be_used_again(images):
-    axis = images.plot_curve(label="one")
-    assert axis.lines[0].get_ydata()[-1] == pytest.approx(100 * images.asr())
-    assert images.plot_curve(axis, label="two") is axis
-    assert images.plot_examples(count=3).shape == (3, 3)
-    drawn = images.plot_changes().images[0].get_array()
-    changed = (images.x != images.x_adv)[images.success].double().mean(0).amax(0)
-    assert np.allclose(drawn, 100 * changed.numpy())
-    flat = replace(images, x=images.x.flatten(1), x_adv=images.x_adv.flatten(1))
-    assert len(flat.plot_changes(count=7).patches) == 7
-    pyplot.close("all")
 
 
 def test_misuse_names_the_value(images):

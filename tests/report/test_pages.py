@@ -4,9 +4,13 @@ import json
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
+import torch
 from jinja2 import UndefinedError
 
+import sigmazero as sz
+from sigmazero.data import Table
 from sigmazero.report.pages import curve
 from sigmazero.report.pages.page import make_page
 from sigmazero.report.pages.render import environment, render
@@ -31,6 +35,21 @@ def test_a_page_escapes_texts_and_fetches_nothing(page):
     assert "&lt;img" in page
     assert not re.findall(r'(?:src|href)="(?!#|data:)', page)
     assert "default-src &#39;none&#39;" in page or "default-src 'none'" in page
+
+
+def test_columns_of_a_table_are_counted_as_its_user_counts_them(tmp_path):
+    number, word = [1.5, None, 2.5, 9.5] * 5, ["a", "b", "c", None] * 5
+    frame = pd.DataFrame({"number": number, "word": word, "other": range(20), "y": [0, 1] * 10})
+    table = Table.from_frame(frame, "y")
+    assert len(table.features) > 3
+    model = torch.nn.Linear(len(table.features), 2).double().requires_grad_(False)
+    model.weight[:] = torch.tensor([1.0, -1.0])[:, None]
+    model.bias[:] = torch.tensor([-15.0, 15.0])
+    sz.evaluate(model, table, ["sigma-zero"], store=tmp_path / "s.db", steps=20, name="net")
+    with Store(tmp_path / "s.db") as store:
+        text = make_page(store, no_inputs)
+    assert re.search(r"of 3\s+features", text)
+    assert f"of {len(table.columns) + 2} features" not in text
 
 
 def test_data_cannot_end_its_block(tmp_path):

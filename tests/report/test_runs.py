@@ -21,16 +21,6 @@ def change(run: Run, **fields) -> Run:
     return replace(run, info=replace(run.info, **fields))
 
 
-def test_groups_hold_what_competes_with_the_strongest_first(boxes):
-    first, second = groups(boxes)
-    assert [first.title, second.title] == ["first on digits", "second on digits"]
-    assert [run.name for run in first.runs] == ["sigma-zero", "ead-paper", "sparse-rs", "sparse-rs"]
-    assert [run.budget for run in first.runs] == [None, None, 5, 2]
-    assert first.count == "n = 8"
-    assert first.best.changes.tolist() == [0, 1, 2, 4, 9, 12, 31, np.inf]
-    assert first.best.winner.tolist() == [0, 0, 0, 0, 0, 0, 0, -1]
-
-
 def test_rows_in_another_order_are_joined_by_their_numbers(boxes):
     run, other = boxes[:2]
     turned = replace(other, facts=other.facts.take(np.arange(8)[::-1]))

@@ -35,16 +35,6 @@ def test_changes_of_a_table_are_words(table):
     assert made.words[found[0].runs[0].info.key][first["rows"][0]] == first["words"][0]
 
 
-@pytest.mark.parametrize(("limit", "shown"), [(0, 0), (3, 3), (10_000, None)])
-def test_a_limit_spreads_the_samples(table, limit, shown):
-    made = samples.build(groups(load(table)), clean(table), limit)
-    rows = made.data["sets"][0]["rows"]
-    assert len(rows) == (shown if shown is not None else len(made.rows[0]))
-    assert bool([note for note in made.notes if "evenly spread" in note]) == (limit < 10)
-    with pytest.raises(ValueError, match="-1"):
-        samples.build(groups(load(table)), clean(table), -1)
-
-
 def test_inputs_that_are_gone_are_named_and_the_numbers_stay(table):
     def gone(info):
         raise FileNotFoundError("no such file")

@@ -11,10 +11,9 @@ from sigmazero.bench.paper import usual
 from sigmazero.report import formats, published
 from sigmazero.report.formats import to_csv, to_markdown
 from sigmazero.report.latex import to_latex
-from sigmazero.report.runs import Run, load
+from sigmazero.report.runs import Run
 from sigmazero.report.table import build
-from sigmazero.store import Store
-from tests.helpers.cells import cell, fill
+from tests.helpers.cells import cell
 
 INF = math.inf
 compare = partial(published.compare, usual=usual())
@@ -39,22 +38,6 @@ FIXED = runs(
 )
 
 
-def test_blocks_go_from_the_strongest_attack_on_and_columns_are_those_that_are_known(tmp_path):
-    cells = [(run.info, run.facts) for run in MINIMUM]
-    with Store(fill(tmp_path / "a.db", cells, peak=3 * 2**29)) as store:
-        made = build("minimum-norm", load(store), [10, 24])
-    assert [[line.run.info.attack for line in block] for block in made.blocks] == [
-        ["sigma-zero", "ead-paper", "bb"],
-        ["fmn"],
-    ]
-    names = [column.name for column in made.columns]
-    assert names == ["asr_10", "asr_24", "asr_inf", "median_l0", "kqueries", "seconds", "memory_gb"]
-    assert [column.name for column in made.constant] == ["clean_accuracy"]
-    assert made.words == ("model", "attack")
-    assert made.lines[1].figures["memory_gb"] == 1.5
-    assert {"steps 1000", "samples 4", "clean accuracy 100.0 %"} <= set(made.caption.split(", "))
-
-
 def test_one_model_goes_to_the_caption_and_other_code_into_a_column():
     (run,) = MINIMUM[2:3]
     assert build("minimum-norm", [run]).words == ("attack",)
@@ -71,20 +54,6 @@ def test_names_are_escaped_in_every_format():
     assert r"M\|1\_&lt;b&gt;&amp;\{\$%" in to_markdown(made)
     assert r"M\textbar{}1\_\textless{}b\textgreater{}\&\{\$\%" in to_latex(made)
     assert "'=cmd" in to_csv(made)  # no formula in a spreadsheet
-
-
-def test_the_papers_figures_stand_beside():
-    made = compare(build("minimum-norm", MINIMUM, published.KS))
-    sigma, ead, bb = made.blocks[0]
-    printed = {"asr_24": 0.8379, "asr_50": 0.9998, "asr_inf": 1.0, "median_l0": 16, "seconds": 0.31, "kqueries": 2.0}
-    assert sigma.paper == pytest.approx({**printed, "memory_gb": 0.04})
-    assert ead.paper["median_l0"] == 49
-    assert formats.rows(made)[0]["ASR 50 paper"] == "100.0 (−25.0)"
-    assert formats.difference_text(bb, made.columns[3]) == "+∞"
-    assert "n = 4" in formats.caution(made)
-    rs, pgd = compare(build("fixed-budget", FIXED)).blocks[0]
-    assert pgd.paper["asr_50"] == pytest.approx(0.999)
-    assert [rs.paper["asr_24"], rs.paper["kqueries"]] == [0.7954, 0.83]  # at half of its steps
 
 
 OTHERS: tuple[dict[str, Any], ...] = (

@@ -11,11 +11,10 @@ import sigmazero as sz
 from sigmazero.core.hardware import Hardware
 from sigmazero.core.inputs import make_problem
 from sigmazero.core.oracle import Oracle
-from sigmazero.run.captures import CapturedSteps, Captures, CompiledModel, Frame
+from sigmazero.run.captures import Captures, Frame
 from sigmazero.run.precision import Numbers
 from sigmazero.run.search import Phase, search
 from sigmazero.run.search_model import WORTH_COMPILING, Prepared, pays_to_compile
-from sigmazero.run.session import Session
 from tests.helpers.attacks import how, longer
 from tests.helpers.networks import TinyNet
 
@@ -97,35 +96,6 @@ def test_rows_that_are_left_move_to_smaller_frames(name):
     assert any(len(set(each.sizes)) > 1 for each in frames), [each.sizes for each in frames]
 
 
-@pytest.mark.parametrize("turns", [(5,), (1, 4)])
-def test_a_rehearsal_counts_nothing_where_most_rows_leave_at_once(turns):
-    attack, net = sz.get("sigma-zero", steps=20), TinyNet("conv")
-    oracle = Oracle(net, problem(net))
-    with torch.no_grad():
-        taken = CapturedSteps(Sized(attack), oracle, attack.init(oracle)).take(torch.arange(ROWS) < 10)
-        for steps in turns:
-            taken.go(steps)
-    assert int(taken.oracle.iteration) == 5
-    assert int(taken.incumbents.backwards.max()) == 5
-
-
-@pytest.mark.parametrize("masked", [False, True])
-def test_a_frame_takes_the_box_of_other_rows(masked):
-    """One box for all rows is a tensor of the frame's own: no problem's is written to."""
-    attack, net = sz.get("sigma-zero", steps=20), TinyNet("conv")
-    mask = torch.rand(net.x.shape, generator=torch.Generator().manual_seed(0)) < 0.7
-    frames = Sized(attack)
-    for bounds, rows in (((0.0, 1.0), torch.arange(1)), ((-1.0, 2.0), torch.arange(1, 6))):
-        question = make_problem(net.x, net.y, bounds=bounds, mask=mask if masked else None)
-        before, part = question.domain.user_lower.clone(), question.take(rows)
-        oracle = Oracle(net, part)
-        with torch.no_grad():
-            domain = frames.hold(oracle, attack.init(oracle)).oracle.domain
-        for name in ("lower", "upper", "user_lower", "user_upper", *(["free"] if masked else [])):
-            assert torch.equal(getattr(domain, name)[: len(rows)], getattr(part.domain, name)), name
-        assert torch.equal(question.domain.user_lower, before)
-
-
 def test_a_smaller_recording_that_fails_is_stepped_eagerly(monkeypatch, caplog):
     """In mid-run: the rows go on from where they were before the capture failed."""
     attack, net = sz.get("sigma-zero", steps=150), TinyNet("conv")
@@ -148,36 +118,6 @@ def test_a_smaller_recording_that_fails_is_stepped_eagerly(monkeypatch, caplog):
 
 
 # A compiled model, without a real compiler
-
-
-class Compiled:
-    """A compiled model that lists for which shapes it was compiled."""
-
-    def __init__(self, model) -> None:
-        self.model = model
-        self.shapes: dict[tuple[int, bool], None] = {}
-
-    def __call__(self, x):
-        self.shapes[len(x), torch.is_grad_enabled()] = None
-        return self.model(x)
-
-
-@pytest.mark.parametrize(("name", "budget", "grads"), [("sigma-zero", 5, {True}), ("sigma-swap", None, {True, False})])
-def test_whole_batches_alone_are_compiled(name, budget, grads):
-    """Rows that leave make smaller frames, for which a compilation would come too late to pay."""
-    attack, net = sz.get(name, steps=60), TinyNet("conv")
-    question, compiled = problem(net, budget), Compiled(net)
-    one, two = (found(attack, net, question, captured=True, compiled=each)[0] for each in (None, compiled))
-    same(one, two)
-    assert set(compiled.shapes) == {(ROWS, grad) for grad in grads}
-
-
-def test_a_step_of_many_shapes_is_compiled_for_three():
-    net = TinyNet("conv")
-    model = CompiledModel(net, compiled := Compiled(net))
-    for rows in (5, 4, 5, 3, 2, 1, 5):
-        model(net.x[:1].repeat(rows, 1, 1, 1))
-    assert [rows for rows, _ in compiled.shapes] == [5, 4, 3]
 
 
 def test_what_the_compiler_refuses_is_searched_as_it_is(caplog):
@@ -229,13 +169,3 @@ def test_the_rule_is_asked_about_the_search(monkeypatch, hardware, settings, pre
     for prepare, compiles in (("none", False), ("fold", False), ("compile", True)):
         assert Prepared(net, Hardware(prepare=prepare)).compiles(problem(net), 10**9) is compiles
     assert len(seen) == 1  # other choices do not ask the rule
-
-
-def test_the_rule_counts_the_rows_and_steps_of_the_question(monkeypatch):
-    """Not those of a batch, nor those that a resumed run has left."""
-    seen, net, attack = set(), TinyNet("conv"), sz.get("sigma-zero", steps=5)
-    monkeypatch.setattr(Prepared, "compiles", lambda _, problem, work: seen.add(work) or False)
-    question = problem(net)
-    Session(attack, net, batch_size=4).run(question)
-    Session(attack, net, batch_size=4, rows=1000).run(question)
-    assert seen == {ROWS * attack.iterations, 1000 * attack.iterations}

@@ -1,7 +1,5 @@
 """What makes a result doubtful is said by every door of Python, and asked for by none of them."""
 
-import warnings
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -46,22 +44,3 @@ def test_a_run_warns_of_what_it_saw_and_its_result_keeps_it(net, code, said, tmp
     assert f"{code}: doubtful" in repr(result)
     assert result.take(torch.tensor([0])).findings == result.findings
     assert sz.load_result(result.save(tmp_path / "kept")).findings == result.findings
-
-
-def test_nothing_is_asked_for_it_and_a_sound_model_is_not_doubted():
-    net = Linear()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        result = sz.get("sigma-zero", steps=30).run(net, X, _labels(net), hardware=sz.Hardware(prepare="none"))
-        masked = Linear(rounds=True)  # a search without gradients needs none
-        assert not sz.get("sparse-rs", steps=30).run(masked, X, _labels(masked), budget=3).findings
-    assert not result.findings
-    assert net.asked == int(result.forwards.sum())
-
-
-def test_evaluate_warns_and_its_table_says_so(tmp_path):
-    net = Linear(rounds=True)
-    with pytest.warns(UserWarning, match="SZ004 error"):
-        found = sz.evaluate(net, (X, _labels(net)), ["sigma-zero"], store=tmp_path / "x.db", steps=3)
-    assert [each.code for each in found.findings] == ["SZ004"]
-    assert "SZ004 error" in str(found)

@@ -12,48 +12,16 @@ from tests.helpers.networks import linear_problem
 QUICK = sz.get("sigma-zero", steps=5)
 
 
-class Moody(nn.Module):
-    """A network whose answer depends on its mode, with modes set one by one."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.body = nn.Sequential(nn.Flatten(), nn.Linear(6, 8), nn.Dropout(0.9), nn.Linear(8, 3))
-
-    def forward(self, x):
-        assert not self.training
-        assert not self.body[2].training
-        return self.body(x)
-
-
-def moody() -> tuple[Moody, torch.Tensor, torch.Tensor]:
+def question() -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
     torch.manual_seed(0)
-    model = Moody().eval()
+    model = nn.Sequential(nn.Flatten(), nn.Linear(6, 8), nn.Dropout(0.9), nn.Linear(8, 3)).eval()
     x = torch.rand(4, 2, 3)
     return model, x, model(x).argmax(1)
 
 
-def test_modes_gradients_inputs_and_grad_mode_are_left_alone():
-    model, x, y = moody()
-    model.train()
-    model.body[0].eval()
-    before = [m.training for m in model.modules()]
-    for parameter in model.parameters():
-        parameter.grad = torch.full_like(parameter, 7.0)
-    clean = x.clone().requires_grad_()
-    result = QUICK.run(model, clean, y)
-    assert [m.training for m in model.modules()] == before
-    assert all(torch.equal(p.grad, torch.full_like(p, 7.0)) for p in model.parameters() if p.grad is not None)
-    assert all(p.grad is not None for p in model.parameters())
-    assert torch.equal(clean.detach(), x)
-    assert clean.grad is None
-    assert torch.is_grad_enabled()
-    assert not result.x_adv.requires_grad
-    assert result.x_adv.dtype == torch.float32
-
-
 @pytest.mark.parametrize("context", [torch.no_grad, torch.inference_mode])
 def test_works_without_gradients_around(context):
-    model, x, y = moody()
+    model, x, y = question()
     wanted = QUICK.run(model, x, y)
     with context():
         inputs = x.clone()  # an inference tensor, inside inference mode
@@ -89,7 +57,7 @@ BAD: dict[str, tuple[Any, type[Exception], str]] = {
 
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input_is_named(case):
-    model, x, y = moody()
+    model, x, y = question()
     change, error, message = BAD[case]
     x, y, options = change(x, y)
     with pytest.raises(error, match=message):
@@ -145,3 +113,30 @@ def test_other_errors_are_not_swallowed():
 def test_unknown_choices_of_the_hardware_are_named(choice, words):
     with pytest.raises(ValueError, match=words):
         sz.Hardware(**choice)
+
+
+def made_under_inference_mode() -> nn.Module:
+    with torch.inference_mode():
+        return nn.Linear(6, 3)
+
+
+X = torch.rand(4, 6, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize(
+    ("model", "x", "words"),
+    [
+        (nn.LazyLinear(3), X, "lazy layers .*; call it once on some inputs first"),
+        (made_under_inference_mode(), X, "made under torch.inference_mode, .*; make it outside"),
+        (nn.Linear(6, 3).to("meta"), X, "the model is on meta, the inputs are on cpu; move one of them"),
+        (
+            nn.Linear(6, 3),
+            X.to("meta"),
+            "inputs are on the meta device, which holds no values",
+        ),
+    ],
+    ids=["lazy", "inference", "meta", "meta inputs"],
+)
+def test_a_model_that_cannot_be_asked_is_refused_in_one_line(model, x, words):
+    with pytest.raises(ValueError, match=f"^.*{words}[^\n]*$"):
+        QUICK.run(model, x, torch.zeros(len(x), dtype=torch.int64))

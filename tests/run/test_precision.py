@@ -11,8 +11,6 @@ from sigmazero.core.inputs import make_problem
 from sigmazero.core.result import Outcome
 from sigmazero.run import Hardware, Session
 from sigmazero.run.precision import Numbers, Settings, strictly
-from sigmazero.run.verify import GUARD, Verifier
-from tests.helpers.networks import Counting
 
 COARSE = Numbers("cpu", conv="tf32", rnn="tf32")
 STRICT = Numbers.strict("cpu")
@@ -56,7 +54,7 @@ def test_flags_are_read_set_and_put_back_whichever_way_they_were_set(way, wanted
     use(way)
     before = Settings.read()
     assert Numbers.current("cuda").name == WAYS[way]
-    target = Numbers.named(wanted, "cuda")
+    target = Numbers.from_name(wanted, "cuda")
     with target.applied():
         assert Numbers.current("cuda") == target
         if before.cudnn is not None and before.matmul is not None:
@@ -69,22 +67,9 @@ def test_flags_are_read_set_and_put_back_whichever_way_they_were_set(way, wanted
 @pytest.mark.parametrize("name", ["", "fp16", "conv", "autocast-bfloat17", "conv-tf32+fp32"])
 def test_names_of_settings_lead_back(name):
     for known in ("fp32", "tf32", "conv-tf32", "matmul-tf32+autocast-bfloat16", "rnn-tf32"):
-        assert Numbers.named(known, "cuda").name == known
+        assert Numbers.from_name(known, "cuda").name == known
     with pytest.raises(ValueError, match="not a name of float32 settings"):
-        Numbers.named(name, "cuda")
-
-
-def test_autocast_is_part_of_the_numbers():
-    with torch.autocast("cpu", torch.float16):
-        inside = Numbers.current("cpu")
-        assert inside.name == "autocast-float16"
-        with STRICT.applied():
-            assert not torch.is_autocast_enabled("cpu")
-        assert torch.is_autocast_enabled("cpu")
-    with inside.applied():
-        assert torch.get_autocast_dtype("cpu") == torch.float16
-        assert torch.is_autocast_enabled("cpu")
-    assert not torch.is_autocast_enabled("cpu")
+        Numbers.from_name(name, "cuda")
 
 
 class Rounding(nn.Module):
@@ -169,43 +154,6 @@ def test_clean_inputs_that_are_wrong_in_one_kind_of_numbers_are_searched(as_on_c
     assert result.outcome.tolist() == [Outcome.FOUND, Outcome.FOUND, Outcome.ALREADY, Outcome.FOUND]
     assert result.forwards[2] == 2  # both answers about the clean input
     assert (result.x_adv[:, 3] > 0.5)[torch.tensor([0, 1, 3])].all()
-
-
-def test_both_answers_are_counted(as_on_cuda):
-    net, x, y = question(6)
-    x[:, -1] = torch.arange(6) / 1000  # by which the rows are told apart
-    mask = torch.ones(16, dtype=torch.bool)
-    mask[-1] = False
-    counting = Counting(net, len(x))
-    result = sz.get("sigma-zero", steps=40).run(counting, x, y, mask=mask)
-    assert torch.equal(counting.forwards, result.forwards)
-    assert torch.equal(counting.backwards, result.backwards)
-
-
-@pytest.mark.parametrize("queries", [8, 33, 200])
-@pytest.mark.parametrize("precision", [None, "fp32"])
-def test_a_limit_of_queries_holds_with_two_answers_to_each_check(as_on_cuda, queries, precision):
-    net, x, y = question(40)
-    result = sz.get("sigma-swap", queries=queries).run(net, x, y, hardware=sz.Hardware(precision=precision))
-    assert int((result.forwards + result.backwards).max()) <= queries
-    if queries == 200:
-        assert result.success.float().mean() > 0.5
-
-
-def test_a_point_must_hold_by_more_than_the_answers_differ():
-    def answers(lead: float, apart: float) -> bool:
-        """Whether a point with this lead is believed if the two answers are so far apart."""
-        verifier = Verifier(lambda x: x, COARSE)
-        strict = torch.tensor([[0.0, lead]])
-        two = [strict, strict + torch.tensor([[0.0, apart]])]
-        verifier.ask = lambda x, pad=False: two  # type: ignore[method-assign]
-        problem = make_problem(torch.zeros(1, 2), torch.tensor([0]))
-        return bool(verifier.confirm(problem, torch.ones(1, 2))[0])
-
-    assert answers(1.0, 0.4)
-    assert not answers(1.0, 1.01 / GUARD)
-    assert not answers(1.0, -0.4)  # by 0.6 in one answer, and they are 0.4 apart
-    assert answers(1e-6, 0.0)
 
 
 def test_between_batches_and_after_errors_the_numbers_are_the_callers(as_on_cuda):

@@ -87,15 +87,6 @@ def test_a_halved_batch_stays_halved():
     assert torch.equal(first.x_adv, second.x_adv)
 
 
-def test_the_callers_time_is_not_the_runs(monkeypatch):
-    now = [0.0]
-    monkeypatch.setattr("sigmazero.run.session.time.perf_counter", lambda: now[0])
-    net = TinyNet("conv")
-    for _, result in Session(ATTACK, net, batch_size=8).batches(question(net)):
-        assert result.seconds == 0
-        now[0] += 1000
-
-
 def test_rows_that_a_coarse_search_misjudged_come_last_and_count_both_searches():
     net = TinyNet("conv", torch.float32)
     x = (net.x[:1] + torch.tensor([0.0, 0.01, 0.02, 0.03])[:, None, None, None]).clamp(0, 1)  # all of one class

@@ -46,11 +46,6 @@ def test_the_step_is_that_of_the_point_reported():
         assert int(stopped.step_found[row]) == int(result.step_found[row])
 
 
-@pytest.mark.parametrize(("rows", "asked"), [(1, 32), (32, 32), (33, 64), (65, 128), (128, 128), (200, 200)])
-def test_few_rows_are_asked_as_a_quarter_or_a_half_of_a_batch(rows, asked):
-    assert Verifier(lambda x: x, Numbers.strict("cpu"), rows=128)._rounded(rows) == asked
-
-
 def test_a_record_that_fails_gives_way_to_the_one_behind_it():
     """The second feature alone fools a model that changes its mind about it in the end."""
     minds = [True]
@@ -71,3 +66,8 @@ def test_a_record_that_fails_gives_way_to_the_one_behind_it():
     assert (result.success.tolist(), result.l0.tolist(), result.given_up.tolist()) == ([True], [2], [1])
     assert result.forwards.tolist() == [1 + 2 + 2]
     assert "1 points of 1 samples are given up" in str(result)
+
+
+@pytest.mark.parametrize(("rows", "asked"), [(1, 32), (32, 32), (33, 64), (65, 128), (128, 128), (200, 200)])
+def test_few_rows_are_asked_as_a_quarter_or_a_half_of_a_batch(rows, asked):
+    assert Verifier(lambda x: x, Numbers.strict("cpu"), rows=128)._rounded(rows) == asked

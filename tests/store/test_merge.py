@@ -154,17 +154,6 @@ def test_stores_that_are_being_filled_are_not_merged(tmp_path):
         merge([one], tmp_path / "all.db")
 
 
-@pytest.mark.parametrize("point", ["file.written", "file.replaced"])
-def test_killed_it_leaves_nothing_or_all(children, tmp_path, point):
-    paths = [fill(tmp_path / f"{i}.db", [("one", range(4 * i, 4 * i + 4), "a")]) for i in range(3)]
-    new = tmp_path / "all.db"
-    assert children.killed(point, merge, paths, new)
-    assert new.exists() == (point == "file.replaced")
-    assert merge(paths, new).rows == 12
-    with Store(new) as store:
-        same(store.facts("one"), TRUTH["one"])
-
-
 def test_stores_of_two_models_under_one_key_are_not_merged(tmp_path):
     """An attribute is not part of a model's key; its answers tell the two apart."""
     paths = [fill(tmp_path / f"{i}.db", [("one", range(4 * i, 4 * i + 4), "a")]) for i in range(2)]

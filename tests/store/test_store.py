@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from sigmazero.store.facts import COLUMNS, KINDS, Facts, Trace
+from sigmazero.store.facts import COLUMNS, KINDS, Facts
 from sigmazero.store.file import APPLICATION, VERSION
 from sigmazero.store.store import Store, StoreBusy, StoreError
 from tests.store.making import cell, fill, made, same
@@ -105,53 +104,6 @@ def test_positions_that_cannot_be_meant_are_refused(tmp_path):
         assert len(store.facts("k")) == 0
 
 
-def test_join_take_and_rebuild():
-    every = made(20)
-    x = torch.rand(20, 2, 5, 5)
-    adversarial = every.rebuild(x)
-    changed = (adversarial != x).flatten(1).sum(1)
-    assert changed.tolist() == np.diff(every.offsets).tolist()
-    chosen = np.array([7, 3, 19, 0])
-    same(Facts.join([every.take(np.array([7, 3])), every.take(np.array([19, 0]))]), every.take(chosen))
-    assert torch.equal(every.take(chosen).rebuild(x[chosen]), adversarial[chosen])
-    assert len(Facts.join([])) == 0
-    with pytest.raises(ValueError, match="3 inputs"):
-        every.rebuild(x[:3])
-
-
-def test_counts_that_no_attack_can_have_are_noticed():
-    some = made(4)
-    assert not any(mask.any() for mask, _ in some.impossible(5))
-    for name, value in {
-        "forwards": -1000,
-        "backwards": -1,
-        "step_found": 999,
-        "given_up": -1,
-        "seconds": np.nan,
-        "l0": -1.0,
-        "returned": -2.0,
-    }.items():
-        column = getattr(some, name).copy()
-        column[2] = value
-        wrong = [(mask.tolist(), messages) for mask, messages in Facts(**{**vars(some), name: column}).impossible(5)]
-        assert [messages for mask, messages in wrong if mask == [False, False, True, False]], name
-        assert all(not any(mask) for mask, messages in wrong if name not in messages), name
-
-
-def test_provenance_is_the_maximum_over_batches_and_lists_what_differs(tmp_path):
-    fill(tmp_path / "s.db")
-    with Store(tmp_path / "s.db", write=True) as store:
-        store.append("k", 40, made(8), run=store.begin({"torch": "2"}), peak_device=3)
-        (info,) = store.cells()
-        seconds = store.facts("k").seconds.sum()
-    assert info.provenance == {
-        "torch": ["1", "2"],
-        "runs": 2,
-        "seconds": seconds,
-        "peak_memory_device": 4,
-    }
-
-
 def test_status_and_failures(tmp_path):
     fill(tmp_path / "s.db")
     with Store(tmp_path / "s.db", write=True) as store:
@@ -177,29 +129,6 @@ def test_status_and_failures(tmp_path):
             store.facts("none")
         with pytest.raises(StoreError, match="open for reading"):
             store.fail("k", "x")
-
-
-def test_arrays_and_traces_come_back(tmp_path):
-    g = np.random.default_rng(0)
-    given_arrays = {"images": g.random((3, 2, 2)), "mask": np.array([True, False]), "whole": np.array(7)}
-    points = [np.array(each) for each in ([0, 1], [False, True], [0, 0, 1], [3], [0.5])]
-    trace = Trace(g.random((2, 2)), g.random(2), *points)
-    with Store(tmp_path / "s.db", write=True) as store:
-        store.register([cell(rows=4)])
-        assert store.arrays("hash") is None
-        store.keep_arrays("hash", **given_arrays)
-        store.append_trace("k", 2, trace)
-        store.keep_answers("k", torch.tensor([[torch.inf, -0.0]]))
-    with Store(tmp_path / "s.db") as store:
-        present, back = store.arrays("hash"), vars(store.trace("k", 2))
-        assert present is not None
-        for one, other in ((given_arrays, present), ({**vars(trace)}, back)):
-            assert one.keys() == other.keys()
-            assert all(np.array_equal(value, other[name]) for name, value in one.items())
-        answers = store.answers("k")
-        assert answers is not None
-        assert answers.tolist() == [[float("inf"), 0.0]]
-        assert store.traced("k").tolist() == [False, False, True, False]
 
 
 def test_what_is_written_together_is_stored_together(tmp_path):
@@ -358,33 +287,6 @@ def test_what_is_not_as_it_was_written_is_noticed(tmp_path, what):
             store.cells()
             store.arrays("hash")
             store.trace("k", 1)
-
-
-def test_a_deleted_row_is_one_that_is_not_stored_yet(tmp_path):
-    fill(tmp_path / "s.db")
-    sql(tmp_path / "s.db", "DELETE FROM samples WHERE position = 3")
-    with Store(tmp_path / "s.db") as store:
-        assert store.damage() == []
-        assert store.stored("k").sum() == 39
-
-
-def test_flipped_bits_of_the_file_are_noticed_or_change_nothing(tmp_path):
-    path, rng = tmp_path / "s.db", np.random.default_rng(0)
-    fill(path, 20)
-    whole = path.read_bytes()
-    with Store(path) as store:
-        before = store.facts("k")
-    for _ in range(60):
-        bits = bytearray(whole)
-        bits[rng.integers(100, len(bits))] ^= 1 << rng.integers(8)
-        path.write_bytes(bits)
-        try:
-            with Store(path) as store:
-                wrong, after = store.damage(), store.facts("k")
-        except (StoreError, KeyError):
-            continue
-        if not wrong:
-            same(before, after)
 
 
 def test_a_folder_that_cannot_be_written_to(tmp_path):

@@ -5,14 +5,10 @@ import pytest
 import torch
 
 from sigmazero import attacks, models
-from sigmazero.bench.cells import expand
 from sigmazero.bench.loader import load_rows
 from sigmazero.bench.plan import DataSpec
-from sigmazero.bench.plan_file import parse_plan
-from sigmazero.bench.run import execute
 from sigmazero.bench.verify import verify
 from sigmazero.core.inputs import make_problem
-from sigmazero.core.toml import TomlError
 from sigmazero.models.toys import two_dimensions
 from sigmazero.store.facts import SIDE, Trace
 from sigmazero.store.store import Store
@@ -81,20 +77,6 @@ def test_a_trace_changes_neither_the_cell_nor_its_facts():
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_store_without_traces_gets_them_later():
-    run(PLAIN, "s.db")
-    before = contents("s.db")
-    with Store("s.db") as store:
-        (info,) = store.cells()
-        assert not store.traced(info.key).any()
-        with pytest.raises(KeyError, match=r"no trace of row 1 .* trace = true"):
-            store.trace(info.key, 1)
-    assert run(PLAN, "s.db")[2].rows == 5
-    assert_same(before, contents("s.db"))
-    assert len(traces("s.db")) == 5
-
-
-@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("goal", ["", "goal = 'targeted'\ntarget = 'next'\n"])
 def test_verify_asks_the_traces_too(goal):
     run(goal + PLAN, "a.db")
@@ -143,22 +125,3 @@ def test_a_plane_has_its_landscape(tmp_path):
         logits = network(torch.tensor([[across, down]]) / (SIDE - 1))[0]
         assert trace.landscape[down, across] == pytest.approx(float(logits[0] - logits[1]), abs=1e-5)
     assert (trace.landscape < 0).any()
-
-
-def test_plans_and_data_by_code(tmp_path):
-    with pytest.raises(TomlError, match=r":2: trace = 1"):
-        parse_plan("[attacks.fmn]\ntrace = 1\n[[grid]]\nmodels='demo'\ndata='mnist'", "p.toml")
-    plan = "[data.a]\nsource='{}'\n[[grid]]\nmodels='demo'\nattacks='fmn'"
-    with pytest.raises(TomlError, match=r"'a b:c' is no data set; "):
-        parse_plan(plan.format("a b:c"), "p.toml")
-    (question,) = parse_plan(plan.format("sigmazero.models.toys.two_dimensions:build")).questions
-    with pytest.raises(ValueError, match=r"needs a function build that returns sigmazero\.data\.Rows"):
-        load_rows(question.data)
-    spec = DataSpec("plane", "sigmazero.models.toys.two_dimensions:rows", rows=(0,), limit=1)
-    assert load_rows(spec).content_hash == two_dimensions.rows().content_hash
-    (lost,) = parse_plan(plan.format("no_such_module:rows")).questions
-    cells, (missing,) = expand([lost], trusting())
-    assert not cells
-    assert "no_such_module" in str(missing.error)
-    with Store(tmp_path / "a.db", write=True) as store:
-        assert execute(cells, store, trusting()).rows == 0

@@ -49,10 +49,10 @@ class ProxyModel(nn.Module):
         inputs = _to_user(points, problem.domain)
         parts = [self.oracle.model(part) for part in torch.split(inputs, self.oracle.chunk)]
         logits = problem.goal.aim(widened(torch.cat(parts) if len(parts) > 1 else parts[0].clone(), points))
-        self.oracle.note(rows, problem.domain.allowed(points.detach()), logits.detach())
+        self.oracle.count_foreign(rows, problem.domain.allowed(points.detach()), logits.detach())
         self.dead_end = self.dead_end or (points.requires_grad and not logits.requires_grad)
         if logits.requires_grad:
-            logits.register_hook(lambda _: self.oracle.note_backwards(rows))  # type: ignore[no-untyped-call]
+            logits.register_hook(lambda _: self.oracle.count_backwards(rows))  # type: ignore[no-untyped-call]
         return logits.to(points.dtype)
 
     def returned(self, points: Tensor) -> Tensor:

@@ -8,6 +8,9 @@ succeed there in another try, so the answer is an upper bound, like every attack
 The attacks are PGD-l0 (https://arxiv.org/abs/1909.05040), Sparse-RS (https://arxiv.org/abs/2006.12834) and sPGD
 (https://arxiv.org/abs/2405.05075).
 
+In a space of rows a point that was asked about before costs no query, and few features have few points. So there the
+search takes more steps, and tries one change less again and again, until it has asked as often as it was given steps.
+
     k    budget of the current try      low, high    smallest and largest budget still worth a try
 
 >>> import torch, sigmazero as sz
@@ -27,10 +30,12 @@ import torch
 from torch import Tensor
 
 from sigmazero.core import ops
+from sigmazero.core.answers import STEPS_FACTOR
 from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Domain
 from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Count, Kind
+from sigmazero.core.problem import Problem
 
 
 @dataclass(kw_only=True)
@@ -87,6 +92,7 @@ class MinimumNorm(Attack):
     persistent: Annotated[bool, "spend steps that are left on more tries at one change less"] = False
 
     asks: ClassVar[str] = "as its attack, `steps` steps in all"
+    version: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         """Take over what the attack inside says of itself, and its version."""
@@ -102,6 +108,14 @@ class MinimumNorm(Attack):
         share = self.steps * self.attack.steps // (self.rounds * self.attack.iterations)
         return replace(self.attack, steps=max(1, share))
 
+    def phases(self, problem: Problem | None = None) -> tuple[Attack, ...]:
+        """Return the search itself; for rows in a space a longer one with as many queries."""
+        if problem is None or not problem.domain.needs_exploring or problem.x.ndim != 2:
+            return (self,)
+        each = 1 if self.needs == "scores" else 2
+        mine = self.parameters() | {"steps": STEPS_FACTOR * self.steps, "persistent": True}
+        return (LongMinimumNorm(name=self.name, **mine, each=each, queries=each * self.steps + problem.overhead),)
+
     def init(self, oracle: Oracle) -> Any:
         """Begin at the first budget; every budget is possible."""
         sites = oracle.domain.sites
@@ -115,12 +129,31 @@ class MinimumNorm(Attack):
     def step(self, i: Tensor, state: Any, oracle: Oracle) -> Any:
         """Take a step of the attack; rows whose try has ended begin the next one."""
         s = self.inner.step(i, state, oracle)
-        sites, best = oracle.domain.sites, oracle.incumbents.best_l0
+        d, best = oracle.domain, oracle.incumbents.best_l0
         won = best <= s.k
         lost = ~won & (s.age >= self.inner.iterations)
         low = torch.where(lost, s.k + 1, s.low)
         high = torch.minimum(s.high, best - 1)
+        if d.weighted:  # another single change may cost less
+            high = torch.where(oracle.incumbents.best_cost <= d.least(1), high, high.clamp(min=1))
         if self.persistent:
             low = torch.minimum(low, high)
-        k = torch.where(best <= sites, (low + high) // 2, (2 * s.k).clamp(max=sites))
+        k = torch.where(best <= d.sites, (low + high) // 2, (2 * s.k).clamp(max=d.sites))
         return ops.choose(won | lost, self.begin(oracle, k, low, high), s)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LongMinimumNorm(MinimumNorm):
+    """The same search in a space. It may take more steps than its queries pay for: a point asked before costs none.
+
+    each     queries of a step at a new point
+    queries  most of a sample, checks included
+    """
+
+    each: int
+    queries: int
+
+    @property
+    def step_cost(self) -> int:
+        """Return the queries of a step."""
+        return self.each

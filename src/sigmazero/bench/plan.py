@@ -142,27 +142,11 @@ class Plan:
             raise ValueError(f"plan {self.name!r} has no question about these models and attacks together")
         return replace(self, questions=tuple(chosen))
 
-    def override(
-        self,
-        *,
-        limit: int | None = None,
-        batch_size: int | None = None,
-        precision: str | None = None,
-        prepare: Prepare | None = None,
-    ) -> Plan:
+    def override(self, *, limit: int | None = None, precision: str | None = None) -> Plan:
         """Return the same plan with these values instead of its own; a limit never raises the plan's."""
         if limit is not None and limit < 1:
             raise ValueError(f"limit={limit} must be 1 or more")
-        changed = [
-            replace(
-                q,
-                data=q.data.limited(limit),
-                batch_size=q.batch_size if batch_size is None else batch_size,
-                precision=precision or q.precision,
-                prepare=prepare or q.prepare,
-            )
-            for q in self.questions
-        ]
+        changed = (replace(q, data=q.data.limited(limit), precision=precision or q.precision) for q in self.questions)
         return replace(self, questions=tuple(changed))
 
 

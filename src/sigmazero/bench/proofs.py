@@ -31,9 +31,7 @@ from sigmazero.store.store import Store
 METHOD, VERSION = "certify", 1  # of the proofs made here; raise the number when the certifier changes
 OVER_REALS = "certify over the reals"  # the method of a proof that ignores the model's rounding
 POINTS = 16  # inputs whose logits identify a model
-SHARE = (
-    0.05  # of the time that storing may take: a killed process loses what is not stored yet, an interrupted one nothing
-)
+SHARE = 0.05  # of the time that storing may take; a killed process loses what is not stored yet
 
 
 def certify_into(
@@ -46,7 +44,7 @@ def certify_into(
     progress: bool = False,
     **options: Any,
 ) -> tuple[Certificates, list[str]]:
-    """Certify rows into a store, and go on from the proofs that it has.
+    """Certify rows into a store, and go on from the proofs and examples that it has.
 
     `options` are those of `sz.certify`. Return what is known about every row, and a line for each data set whose rows
     cannot be loaded here, so that its cells do not find the proofs.
@@ -59,35 +57,60 @@ def certify_into(
         lost = recognise_rows(store, loader, key)
         _keep_answers(store, key, network, rows)
     images, labels = rows.images.to(loader.device), rows.labels.to(loader.device)
-    certifier = Certifier(network, images, labels, unit=cast(Unit, key.unit), known=known, **options)
+    examples = _recalled_examples(path, key, rows.images, digests)
+    certifier = Certifier(network, images, labels, unit=cast(Unit, key.unit), known=known, examples=examples, **options)
     found = certifier.found
     found.over_reals.copy_(torch.tensor([proof is not None and proof.method == OVER_REALS for proof in before]))
-    waiting: dict[int, Proof] = {}
+    least, most = known.clone(), found.upper.cpu().clone()  # as they are in the store
+    changed = torch.zeros(len(rows), dtype=torch.bool)
 
-    def store_proofs() -> None:
-        with Store(path, write=True) as store:
-            store.prove(key, {digests[position]: proof for position, proof in waiting.items()})
-        waiting.clear()
+    def store_changes() -> None:
+        proofs, points = {}, {}
+        for position in changed.nonzero()[:, 0].tolist():
+            if (bound := int(found.lower[position])) > least[position]:
+                method = OVER_REALS if found.over_reals[position] else METHOD
+                proofs[digests[position]] = Proof(bound, method, VERSION, float(found.seconds[position]))
+                least[position] = bound
+            if (upper := float(found.upper[position])) < most[position] and upper > 0:
+                points[digests[position]] = _difference(found.x_adv[position], images[position])
+                most[position] = upper
+        with Store(path, write=True) as store, store.together():
+            store.prove(key, proofs)
+            store.keep_examples(key, points)
+        changed.zero_()
 
     stored, took = time.perf_counter(), 0.0
     try:
         with bar("certify", len(rows), progress, "inputs", say=to_stderr) as advance:
             for block in certifier.run(advance):
-                fields = (found.lower, found.over_reals, found.seconds)
-                for position, least, reals, seconds in zip(
-                    block.tolist(), *(each[block].tolist() for each in fields), strict=True
-                ):
-                    if least > known[position]:
-                        waiting[position] = Proof(least, OVER_REALS if reals else METHOD, VERSION, seconds)
+                changed[block.cpu()] = True
                 begin = time.perf_counter()
                 if (begin - stored) * SHARE >= took:
-                    store_proofs()
+                    store_changes()
                     stored = time.perf_counter()
                     took = stored - begin
     finally:
-        if waiting:
-            store_proofs()
+        if changed.any():
+            store_changes()
     return found, lost
+
+
+def _difference(point: torch.Tensor, x: torch.Tensor) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the positions and values of the features of a point that differ from the input."""
+    places = (point != x).flatten().nonzero()[:, 0]
+    return places.cpu().numpy(), point.flatten()[places].cpu().numpy()
+
+
+def _recalled_examples(path: Path, key: ProofKey, images: torch.Tensor, digests: Sequence[str]) -> torch.Tensor:
+    """Return the adversarial example of each row in the store; the row itself where there is none."""
+    with Store(path) as store:
+        known = store.examples(key)
+    found = images.clone()
+    for position, row in enumerate(digests):
+        if row in known:
+            places, values = (torch.from_numpy(each) for each in known[row])
+            found[position].view(-1)[places] = values.to(found)
+    return found
 
 
 def proof_key(network: nn.Module, unit: str, allowed: Allowed, rows: Rows, spec: ModelSpec | None = None) -> ProofKey:

@@ -38,7 +38,7 @@ def provenance(device: torch.device) -> dict[str, Any]:
         "device": torch.cuda.get_device_name(device) if cuda else f"{device.type} ({platform.machine()}, {CORES})",
         "processor": processor(),
         "threads": torch.get_num_threads(),
-        "numbers": Numbers.current(device).words,
+        "numbers": Numbers.current(device).in_words,
         "began": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         **commit(),
     }

@@ -225,7 +225,7 @@ def _check_trace(network: Model, problem: Problem, trace: Trace) -> str:
 def coarse_numbers(info: CellInfo) -> bool:
     """Return whether a cell's facts were made in a coarser number format than strict fp32."""
     made = info.provenance.get("numbers")
-    strict = Numbers.strict("cpu").words
+    strict = Numbers.strict("cpu").in_words
     return any(one != strict for one in (made if isinstance(made, list) else [made]) if one is not None)
 
 

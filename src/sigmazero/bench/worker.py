@@ -129,7 +129,7 @@ class Worker:
         """Apply the float32 settings of the process that made the cell, unless the question names its own."""
         if not self.foreign or cell.question.precision is not None:
             return nullcontext()
-        return Numbers.named(cell.info.precision, self.loader.device).applied()
+        return Numbers.from_name(cell.info.precision, self.loader.device).applied()
 
     def _batch(self, cell: Cell, rows: slice) -> Iterator[Batch]:
         """Attack one batch, in parts if memory is short; if the model stops answering, yield what is done."""

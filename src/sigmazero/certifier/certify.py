@@ -205,7 +205,8 @@ def check_kind(method: Attack) -> None:
 class Certifier:
     """Certify inputs block by block; `found` holds the results so far. Options are those of `certify`.
 
-    known   lower bounds that are proved already
+    known     lower bounds that are proved already
+    examples  adversarial inputs of an earlier search, or the input itself; the model is asked about them again
     """
 
     def __init__(
@@ -223,6 +224,7 @@ class Certifier:
         attack: Attack | str | None = "sigma-swap",
         arithmetic: Arithmetic = "float32",
         known: Tensor | None = None,
+        examples: Tensor | None = None,
     ) -> None:
         _check_options(up_to, time_limit, total_limit, arithmetic)
         self.limit = math.inf if time_limit is None else time_limit
@@ -242,14 +244,32 @@ class Certifier:
         exact_float32 = problem.x.device.type == "cpu" and torch.get_float32_matmul_precision() == "highest"
         self.rounding = arithmetic == "float32" and exact_float32
         self.strategies: dict[int, Strategy] = {}
+        if examples is not None:
+            self._recall(examples.to(problem.x))
+
+    def _recall(self, examples: Tensor) -> None:
+        """Begin with the examples that lie in the box and still fool the model."""
+        found = self.found
+        for rows in torch.split((examples != self.problem.x).flatten(1).any(1).nonzero()[:, 0], self._block_size):
+            problem, points = self.problem.take(rows), examples[rows]
+            inside = (points >= problem.domain.user_lower) & (points <= problem.domain.user_upper)
+            with torch.no_grad():
+                good = inside.flatten(1).all(1) & (self.model(points).argmax(1) != problem.y)
+            found.upper[rows[good]] = problem.domain.count(points).sites[good].double()
+            found.x_adv[rows[good]] = points[good]
+        _believe_examples(found.lower, found.upper, self.problem.ids)
+        found.done.copy_(found.lower > found.up_to)
+
+    @property
+    def _block_size(self) -> int:
+        return BLOCK.get(self.problem.x.device.type, 256)
 
     def run(self, advance: Advance) -> Iterator[Tensor]:
-        """Certify block by block; yield the rows of a block after each number of changes."""
+        """Certify block by block; yield the rows of a block whenever something may be known about them."""
         self._compare()
-        device = self.problem.x.device
         rows = (~self.found.done).nonzero()[:, 0]
         advance(len(self.problem) - len(rows))
-        for block in torch.split(rows, BLOCK.get(device.type, 256)):
+        for block in torch.split(rows, self._block_size):
             if time.perf_counter() > self.end:
                 return
             yield from self._block(block)
@@ -280,12 +300,13 @@ class Certifier:
             check_output(self.model(points), expected, allowed)
 
     def _block(self, block: Tensor) -> Iterator[Tensor]:
-        """Certify some inputs, and store what is known after each number of changes."""
+        """Certify some inputs, and note what is known whenever the search reports."""
         problem, found = self.problem.take(block), self.found
         with torch.no_grad():
             correct = self.model(problem.x).argmax(1) == problem.y
-        upper = torch.where(correct, math.inf, 0.0).double()
+        upper = torch.where(correct, found.upper[block], 0.0)
         best, spent = problem.x.clone(), torch.zeros_like(upper)
+        best[correct] = found.x_adv[block][correct]
         good = correct.nonzero()[:, 0]
         if self.attack is not None and len(good):
             begin = time.perf_counter()
@@ -307,15 +328,16 @@ class Certifier:
         box = least.amin(0), most.amax(0)
         how: dict[str, Any] = {"bounds": box, "mask": mask, "unit": problem.unit, "ids": problem.ids}
         result = attack.run(self.model, problem.x, problem.y, hardware=FOLDED, **how)
-        upper[good[result.success]] = result.changes[result.success].double()
-        best[good[result.success]] = result.x_adv[result.success]
+        changes = torch.where(result.success, result.changes.double(), math.inf)
+        better = changes < upper[good]
+        upper[good[better]], best[good[better]] = changes[better], result.x_adv[better]
         with torch.no_grad():
             self.network.compare(self.model(result.x_adv), result.x_adv)
 
     def _search(
         self, problem: Problem, lower: Tensor, upper: Tensor, best: Tensor
     ) -> Iterator[tuple[Tensor, Progress, Tensor]]:
-        """Raise the lower bounds by search, one change more at a time."""
+        """Raise the lower bounds by search, one change more at a time; first report what is known before it."""
         forms, numbers = _batch_numbers(problem.x.device)
         bounds = NetworkBounds(self.network, forms)
         ends = (problem.domain.user_lower.expand_as(problem.x), problem.domain.user_upper.expand_as(problem.x))
@@ -323,21 +345,22 @@ class Certifier:
         progress = Progress.new(question)
         batch = max(16, min(4096, numbers // bounds.task_size))
         over_reals = torch.full_like(problem.y, not self.rounding, dtype=torch.bool)
+        yield lower, progress, over_reals
         for t in range(1, self.found.up_to + 1):
             rows = ((lower == t) & (upper > t) & ~progress.open).nonzero()[:, 0]
-            if len(rows):
-                strategy = self.strategies.setdefault(t, Strategy(t))
-                search = BranchAndBound(
-                    question, progress, t, batch=batch, limit=self.limit, end=self.end, strategy=strategy
-                )
-                proved = search.run(rows)
+            if not len(rows):
+                continue
+            strategy = self.strategies.setdefault(t, Strategy(t))
+            search = BranchAndBound(
+                question, progress, t, batch=batch, limit=self.limit, end=self.end, strategy=strategy
+            )
+            for proved in search.run(rows):
                 self._compare()
                 lower[proved] = t + 1
                 over_reals[proved] |= question.over_reals[proved]
                 met = rows[progress.found[rows]]
                 best[met] = progress.witness[met]
                 upper[met] = problem.domain.take(met).count(best[met]).sites.double()
-            if len(rows) or t == 1:
                 yield lower, progress, over_reals
 
 

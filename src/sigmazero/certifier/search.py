@@ -8,7 +8,7 @@ import itertools
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -24,6 +24,7 @@ from sigmazero.run.memory import out_of_memory
 log = logging.getLogger(__name__)
 VALUES, SITES = 0, 1  # kinds of subproblems
 PROBES = 2  # fewest subproblems of a new size on which the full bound is tried; more in large batches
+REPORT = 5.0  # seconds after which a search tells which inputs are proved so far
 PATIENCE = 1.0  # after this many seconds an input is postponed until the others are done
 
 
@@ -210,8 +211,8 @@ class BranchAndBound:
         self.deadline = math.inf
         question.bounds.tick = self._tick
 
-    def run(self, rows: Tensor) -> Tensor:
-        """Search until nothing is left; return the rows that no t changes can fool."""
+    def run(self, rows: Tensor) -> Iterator[Tensor]:
+        """Search until nothing is left; every few seconds and at the end yield the rows that no t changes can fool."""
         left = rows
         while len(left := left[self._alive(left)]):
             if self._within_time(left, partial(self.question.allow_for_rounding, left, self.t)):
@@ -219,7 +220,11 @@ class BranchAndBound:
         if len(left) and not self.strategy.scores:
             self._probe(left)
         self._push(self.question.whole(rows, self.t))
+        reported = time.perf_counter()
         while self.queue or self.postponed:
+            if time.perf_counter() - reported > REPORT:
+                yield self._decided(rows)
+                reported = time.perf_counter()
             if not self.queue:  # inputs that take long come one by one, the one with the least time first
                 row = min(self.postponed, key=lambda each: float(self.progress.seconds[each]))
                 self.queue = self.postponed.pop(row)
@@ -228,7 +233,15 @@ class BranchAndBound:
             some = self._timely(some.take(self._alive(some.rows)), size)
             if len(some):
                 self._step(some, size)
-        return rows[~self.progress.found[rows] & ~self.progress.open[rows]]
+        yield self._decided(rows)
+
+    def _decided(self, rows: Tensor) -> Tensor:
+        """Return the rows that are proved: no witness, not given up, and no subproblem left. None may be worked on."""
+        left = self.progress.found | self.progress.open
+        for queue in (self.queue, *self.postponed.values()):
+            for part in itertools.chain.from_iterable(queue.waiting.values()):
+                left[part.rows] = True
+        return rows[~left[rows]]
 
     def _step(self, some: Any, size: Size) -> None:
         """Work on one batch; if time or memory runs out, put it back, and after lack of memory halve the batches."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 UNRELIABLE = 3  # exit code: a finding says that the numbers may mean nothing
 ENDINGS = (".npz", ".png", ".pdf", ".svg")  # of result files
+SAMPLES = (".csv", ".jsonl", ".parquet")  # of files with a line for each sample
 MAX_ROWS, MAX_CHANGES = 5, 6  # rows whose changes are printed, and changes of each row
 
 
@@ -73,8 +74,11 @@ def show_table(made: Table) -> None:
         to.print(formats.rich_table(formats.rows(made), left=made.words))
 
 
-def show_changes(result: Result, space: Any = None) -> None:
-    """Print the changes of the first fooled samples by name, if the inputs are rows of a table."""
+def show_changes(result: Result, space: Any = None, store: Path | None = None) -> None:
+    """Print the changes of the first fooled samples by name, if the inputs are rows of a table.
+
+    store   where the results are kept; None if they are not
+    """
     from sigmazero.core.result import Outcome
     from sigmazero.report.spaces import changes_of, sites_of
 
@@ -94,7 +98,8 @@ def show_changes(result: Result, space: Any = None) -> None:
         )
         echo(f"row {int(result.ids[place])}, {old} → {new}: {', '.join(changes[:MAX_CHANGES])}{more}")
     if len(found) > MAX_ROWS:
-        echo(f"... and {len(found) - MAX_ROWS} more rows")
+        how = "--store FILE keeps them" if store is None else f"sigmazero export {store} --perturbations -o FILE.csv"
+        echo(f"... and {len(found) - MAX_ROWS} more rows; to see them: {how}")
 
 
 def show_findings(findings: Sequence[Finding]) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from sigmazero.core.noise import mix
 
+STEPS_FACTOR = 3  # steps a search may take for each that its queries would fill: repeated points cost none
 MAX_BYTES = 512 << 20  # of answers about one batch; older ones are forgotten first
 
 

@@ -1,7 +1,7 @@
 """The contract of attacks: a frozen dataclass of hyper-parameters with `init` and `step`."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypedDict, Unpack, cast
 
@@ -215,8 +215,8 @@ class Attack(ABC):
         """Return the most queries of one step, where there is a limit."""
         return 1
 
-    def phases(self, problem: Problem | None = None) -> "tuple[Attack, ...]":
-        """Return the parts of the attack, each of which begins where the one before ended."""
+    def phases(self, problem: Problem | None = None) -> "tuple[Attack | Fork, ...]":
+        """Return the parts of the attack, each of which begins where the one before ended; a fork comes last."""
         del problem
         return (self,)
 
@@ -232,6 +232,22 @@ class Attack(ABC):
     @abstractmethod
     def step(self, i: Tensor, state: Any, oracle: Oracle) -> Any:
         """Ask the oracle and return the new state. `i`, the number of the step, is a scalar tensor on the device."""
+
+
+@dataclass(frozen=True)
+class Fork:
+    """Two ways on from a phase, each a sequence of phases: for the rows that `chosen` marks by what is known of them,
+    and for the others.
+    """
+
+    chosen: Callable[[Oracle], Tensor]
+    then: Sequence[Any]
+    otherwise: Sequence[Any]
+
+    @property
+    def ways(self) -> tuple[Sequence[Any], Sequence[Any]]:
+        """Return both ways."""
+        return self.then, self.otherwise
 
 
 def no_parameter(kind: type[Attack], title: str, name: str, also: Iterable[str] = ()) -> TypeError:

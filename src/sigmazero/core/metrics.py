@@ -168,7 +168,7 @@ def metric(
     return register
 
 
-def asked(of: MetricOf, ks: Sequence[float]) -> list[Metric]:
+def figures(of: MetricOf, ks: Sequence[float]) -> list[Metric]:
     """Return the figures of a run or of a store; those that depend on k, once for each of `ks`."""
     chosen = [each for each in METRICS.values() if of in each.of]
     return [each.at(k) for each in chosen for k in (ks if each.at_k else (math.inf,))]

@@ -194,7 +194,7 @@ class Oracle:
         self._record(x, self._judge(x, logits))
         return logits.to(x.dtype), torch.stack(grads, 1)
 
-    def note(self, rows: Tensor, x: Tensor, logits: Tensor) -> None:
+    def count_foreign(self, rows: Tensor, x: Tensor, logits: Tensor) -> None:
         """Count points (M, ...) of the samples `rows` (M,) that a foreign attack asked about, and keep the best.
 
         The step that found a point is the number of its sample's queries by then.
@@ -212,7 +212,7 @@ class Oracle:
             part._record(x[best], Verdict(*(field[best] for field in verdict)))
             self.absorb(part, rows[best])
 
-    def note_backwards(self, rows: Tensor) -> None:
+    def count_backwards(self, rows: Tensor) -> None:
         """Count gradients at points of these samples that a foreign attack asked for."""
         self.incumbents.backwards = self.incumbents.backwards.index_add(0, rows, torch.ones_like(rows))
 

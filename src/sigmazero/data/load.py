@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from sigmazero.core.inputs import hint
 from sigmazero.data import images, npz
 from sigmazero.data.registry import DATASETS, Dataset, candidate_dirs, first_match, missing
 from sigmazero.data.rows import DataError, Rows, RowSpec, Source, parse_rows, take
@@ -85,7 +86,7 @@ def _open(name: str | Path, data_dir: str | Path | None, bounds: tuple[Any, Any]
         return images.read_folder(path), path.resolve().name
     if dataset is None:
         raise DataError(
-            f"no data set is called {str(name)!r}; use one of {', '.join(DATASETS)}, "
+            f"no data set is called {str(name)!r}; {hint(str(name), DATASETS)}, "
             f"a path ending in {', '.join(FILES)}, or a folder with a sub-folder of pictures for each class"
         )
     if dataset.name in _BUNDLED:

@@ -40,7 +40,7 @@ from sigmazero.core.files import replacing
 from sigmazero.core.messages import one_line, shown, warn_caller
 from sigmazero.data.rows import Array, DataError, MissingData, MissingNotes, Rows, Source, class_places, reading
 from sigmazero.spaces.rules import Rule
-from sigmazero.spaces.space import Space
+from sigmazero.spaces.space import MISSING, Space
 
 ENDINGS = (".csv", ".csv.gz", ".arff", ".arff.gz", ".parquet")
 EXACT = 1 << 24  # whole numbers up to here have a float32 of their own
@@ -53,7 +53,6 @@ OPTIONS = ("kind", "lower", "upper", "around", "grid", "direction", "cost", "mis
 UNITS = ("D", "s", "ms", "us", "ns")
 FORMAT = "sigmazero table 1"
 FIX = 'correct it, or write under [read] in its notes how pandas is to read it, such as encoding = "latin-1"'
-MISSING = "<missing>"
 
 
 class Standardize(nn.Module):

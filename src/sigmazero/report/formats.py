@@ -153,7 +153,7 @@ def sample_row(
     """
     wanted = choose_ks([samples.changes]) if ks is None else sorted(ks)
     row = {"samples": f"{len(samples)}"}
-    for each in metrics.asked("run", [*wanted, math.inf] if budget is None else [budget]):
+    for each in metrics.figures("run", [*wanted, math.inf] if budget is None else [budget]):
         value = each.value(samples)
         if each.known(budget) and (not each.hidden or (each.seldom and value is not None)):
             counted = each.kind == "l0" or (each.k is not None and budget is not None)

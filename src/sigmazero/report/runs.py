@@ -448,7 +448,7 @@ def summary(run: Run, ks: Sequence[float], level: float | None = None) -> dict[s
     None: they would be bounds.
     """
     figures: dict[str, float | None] = {"samples": len(run), "missing": run.info.rows - len(run)}
-    for each in metrics.asked(
+    for each in metrics.figures(
         "store", sorted({*map(float, ks), math.inf, *([] if run.budget is None else [float(run.budget)])})
     ):
         value = each.value(run.samples) if each.known(run.budget) else None

@@ -11,7 +11,7 @@ import numpy as np
 
 from sigmazero.core.metrics import Floats
 from sigmazero.spaces import file as space_file
-from sigmazero.spaces.space import Columns
+from sigmazero.spaces.space import MISSING, Columns
 from sigmazero.store.facts import CellInfo
 
 ARROW = " → "
@@ -104,6 +104,11 @@ def named_sites(info: CellInfo) -> list[NamedSite]:
     """Return everything that counts as one change in a cell that knows the shape of its inputs."""
     features = int(np.prod(info.about["shape"]))
     return sites_of(info.about.get("names") or [f"feature {k}" for k in range(features)], columns(info))
+
+
+def marks(info: CellInfo) -> int:
+    """Count the sites that only say where a column of a table has no value: the column itself is another one."""
+    return sum(site.name.endswith(f"={MISSING}") for site in named_sites(info))
 
 
 def site_costs(info: CellInfo) -> Floats | None:

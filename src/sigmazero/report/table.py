@@ -203,13 +203,13 @@ HELP = {
 
 def comparable(ks: Sequence[float], budgeted: bool = False) -> list[Metric]:
     """Return the figures by which attacks are compared; with `budgeted`, those that runs with a budget give."""
-    found = [each for each in metrics.asked("store", ks) if each.better and not each.hidden]
+    found = [each for each in metrics.figures("store", ks) if each.better and not each.hidden]
     return [each for each in found if not (budgeted and each.free) or each.k is not None]
 
 
 def bounds(ks: Sequence[float]) -> list[Metric]:
     """Return the figures of what is proved, whatever the attack."""
-    return [each for each in metrics.asked("store", ks) if each.name.startswith(("median_least", "proved_"))]
+    return [each for each in metrics.figures("store", ks) if each.name.startswith(("median_least", "proved_"))]
 
 
 def meaning(column: Metric, by_cost: bool = False) -> str:

@@ -73,10 +73,10 @@ class Numbers:
         return cls.strict(x.device) if x.dtype == torch.float64 else cls.current(x.device)
 
     @classmethod
-    def named(cls, name: str, device: torch.device | str) -> "Numbers":
+    def from_name(cls, name: str, device: torch.device | str) -> "Numbers":
         """Return the settings of a name, as a store keeps it.
 
-        >>> Numbers.named("conv-tf32+autocast-bfloat16", "cuda").name
+        >>> Numbers.from_name("conv-tf32+autocast-bfloat16", "cuda").name
         'conv-tf32+autocast-bfloat16'
         """
         kind = torch.device(device).type
@@ -114,10 +114,10 @@ class Numbers:
         return "+".join(parts) or "fp32"
 
     @property
-    def words(self) -> str:
+    def in_words(self) -> str:
         """Return the same in words.
 
-        >>> Numbers("cuda", conv="tf32", rnn="tf32").words
+        >>> Numbers("cuda", conv="tf32", rnn="tf32").in_words
         'fp32 for matmul, tf32 for conv, tf32 for rnn, no autocast'
         """
         kinds = [f"{'fp32' if getattr(self, kind) == IEEE else getattr(self, kind)} for {kind}" for kind in KINDS]

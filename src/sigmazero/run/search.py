@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sigmazero.core.attack import Attack
+from sigmazero.core.attack import Attack, Fork
 from sigmazero.core.incumbents import Incumbents
 from sigmazero.core.ops import per_row, put, take
 from sigmazero.core.oracle import Oracle
@@ -101,44 +101,77 @@ def one_step(attack: Attack, oracle: Oracle, state: Any) -> Any:
     return new
 
 
-def search(phases: Sequence[Phase], oracle: Oracle, compact: bool, advance: Advance) -> Found:
+def search(phases: Sequence[Phase | Fork], oracle: Oracle, compact: bool, advance: Advance) -> Found:
     """Step through the phases until every row has its answer or the steps are spent."""
     problem = oracle.problem
     rows = torch.arange(len(problem), device=problem.x.device)
-    keeps_own = phases[0].attack.keeps_own
+    keeps_own = isinstance(phases[0], Phase) and phases[0].attack.keeps_own
     found = Found(take(oracle.incumbents, rows), problem.domain.x.clone() if keeps_own else None)
-    done, total = 0, sum(phase.attack.iterations for phase in phases)
-    state, end, left = None, 0, len(rows)
-    for phase in phases:
-        oracle.first = done
-        steps = phase.begin(oracle, state)
-        end += phase.attack.iterations
-        while done < end:
-            alive = steps.incumbents.alive.clone()
-            left = int(alive.sum())
-            if left == 0:
-                break
-            if compact and steps.pays(left, len(rows)):
-                _write(found, rows, steps, ~alive)
-                advance((len(rows) - left) * (1 - done / total))
-                rows = rows[alive]
-                steps = steps.take(alive)
-            count = (end - done - 1) % steps.interval + 1  # a short turn comes first: see below
-            steps.go(count)
-            done += count
-            advance(len(rows) * count / total)
-        if left == 0 or done == total:
-            break
-        # Without asking who is left: a device is still at the last turn while the host prepares the next phase.
-        oracle, state = steps.oracle, steps.state
-    _write(found, rows, steps, torch.ones_like(rows, dtype=torch.bool))
-    advance(len(rows) * (1 - done / total))
+    _Search(found, compact, advance, longest(phases)).go(phases, oracle, None, rows, 0)
     return found
 
 
-def _write(found: Found, rows: Tensor, steps: Steps, which: Tensor) -> None:
-    """Copy what is known of some rows to their places."""
-    places = rows[which]
-    found.incumbents = put(found.incumbents, places, take(steps.incumbents, which))
-    if found.own is not None:
-        found.own[places] = steps.state.own[which]
+def longest(phases: Sequence[Phase | Fork]) -> int:
+    """Return the most steps that a row may take."""
+    return sum(max(map(longest, p.ways)) if isinstance(p, Fork) else p.attack.iterations for p in phases)
+
+
+@dataclass
+class _Search:
+    """The search of a batch, some rows of which may part from the others; `total` counts the longest way's steps."""
+
+    found: Found
+    compact: bool
+    advance: Advance
+    total: int
+
+    def go(self, phases: Sequence[Phase | Fork], oracle: Oracle, state: Any, rows: Tensor, done: int) -> None:
+        """Take some rows through the phases that are left, after `done` steps."""
+        end, last = done, done + longest(phases)
+        steps: Steps | None = None
+        for phase in phases:
+            if isinstance(phase, Fork):
+                assert steps is not None  # a fork follows a phase
+                self.part(phase, steps, rows, done)
+                return
+            oracle.first = done
+            steps = phase.begin(oracle, state)
+            end += phase.attack.iterations
+            left = len(rows)
+            while done < end:
+                alive = steps.incumbents.alive.clone()
+                left = int(alive.sum())
+                if left == 0:
+                    break
+                if self.compact and steps.pays(left, len(rows)):
+                    self.end(rows, steps, ~alive, done)
+                    rows = rows[alive]
+                    steps = steps.take(alive)
+                count = (end - done - 1) % steps.interval + 1  # a short turn comes first: see below
+                steps.go(count)
+                done += count
+                self.advance(len(rows) * count / self.total)
+            if left == 0 or done == last:
+                break
+            # Without asking who is left: a device is still at the last turn while the host prepares the next phase.
+            oracle, state = steps.oracle, steps.state
+        if steps is not None:
+            self.end(rows, steps, torch.ones_like(rows, dtype=torch.bool), done)
+
+    def part(self, fork: Fork, steps: Steps, rows: Tensor, done: int) -> None:
+        """Take each row the way that is chosen for it; finished ones leave."""
+        oracle, state, alive = steps.oracle, steps.state, steps.incumbents.alive.clone()
+        self.end(rows, steps, ~alive, done)
+        chosen = fork.chosen(oracle)
+        for way, mine in zip(fork.ways, (alive & chosen, alive & ~chosen), strict=True):
+            places = mine.nonzero().squeeze(1)
+            if len(places):
+                self.go(way, oracle.part(places), take(state, places), rows[places], done)
+
+    def end(self, rows: Tensor, steps: Steps, which: Tensor, done: int) -> None:
+        """Keep what is known of some rows, which leave after `done` steps."""
+        places = rows[which]
+        self.found.incumbents = put(self.found.incumbents, places, take(steps.incumbents, which))
+        if self.found.own is not None:
+            self.found.own[places] = steps.state.own[which]
+        self.advance(len(places) * (1 - done / self.total))

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sigmazero.core.attack import Attack
+from sigmazero.core.attack import Attack, Fork
 from sigmazero.core.hardware import Hardware, Precision, Prepare
 from sigmazero.core.messages import one_line
 from sigmazero.core.model import Ability, ability_of, ask, logits_in
@@ -62,7 +62,7 @@ class Prepared:
         self._copy: Model | None = None
         self._compiled: Model | None = None
         self._pool: GraphPool | None = None
-        self._phases: dict[Hashable, list[Phase]] = {}
+        self._phases: dict[Hashable, list[Phase | Fork]] = {}
 
     def compute_in(self, numbers: Numbers) -> None:
         """Take these for the caller's float32 settings from now on; drop what was made for others."""
@@ -102,13 +102,22 @@ class Prepared:
         # Forward-only queries need less memory than the batch with its backward pass: twice the rows at once.
         return Oracle(self.copy(problem), problem, chunk=2 * size, shows=shows)
 
-    def phases(self, attack: Attack, problem: Problem, size: int, rows: int) -> Sequence[Phase]:
+    def phases(self, attack: Attack, problem: Problem, size: int, rows: int) -> Sequence[Phase | Fork]:
         """Return the phases of an attack on a problem cut into batches of `size`; its question has `rows` rows."""
         compiled = self.compiles(problem, rows * attack.iterations)
         key = (_same_attack(attack), _question(problem), size, compiled)
         if key not in self._phases:
-            self._phases[key] = [self._phase(phase, problem, size, compiled) for phase in attack.phases(problem)]
+            self._phases[key] = self._made(attack.phases(problem), problem, size, compiled)
         return self._phases[key]
+
+    def _made(self, parts: Sequence[Attack | Fork], problem: Problem, size: int, compiled: bool) -> list[Phase | Fork]:
+        """Return the phases of an attack's parts."""
+        return [
+            Fork(part.chosen, *(self._made(way, problem, size, compiled) for way in part.ways))
+            if isinstance(part, Fork)
+            else self._phase(part, problem, size, compiled)
+            for part in parts
+        ]
 
     def compiles(self, problem: Problem, work: int) -> bool:
         """Return whether a search of `work` rows times steps asks a compiled copy."""

@@ -356,5 +356,5 @@ class SpaceDomain(Domain):
 
 
 def _beside(own: Tensor, several: bool) -> Tensor:
-    """Shape a tensor of the domain to stand beside one point per sample, or beside several."""
+    """Shape a tensor of the domain to fit one point per sample, or several."""
     return own.unsqueeze(1) if several else own

@@ -33,7 +33,7 @@ LATER = 2.0  # unchanged features join in after changed ones; keys of attacks ar
 
 
 class Around(NamedTuple):
-    """Clean inputs and ends in the user's units, shaped to stand beside points: (..., features)."""
+    """Clean inputs and ends in the user's units, shaped to fit points: (..., features)."""
 
     x: Tensor
     lower: Tensor

@@ -29,6 +29,7 @@ SLACK = 1e-9  # of a step: by so much may an end miss a legal value by rounding
 WHOLE = 1e-3  # no whole number is off by more, however large it is
 NEAR = 1e-6  # part of a step by which 1/n may be off: as wide as 1/255 in single precision, or with six digits
 KINDS = ("real", "integer", "binary", "values")
+MISSING = "<missing>"  # `column=<missing>` is the feature that is 1 where a row of a table has no value
 DIRECTIONS = {"both": (True, True), "up": (True, False), "down": (False, True), "none": (False, False)}
 
 

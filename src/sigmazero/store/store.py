@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sigmazero.core import faults
-from sigmazero.core.messages import one_line
+from sigmazero.core.messages import digest, one_line
 from sigmazero.core.metrics import Outcome
 from sigmazero.store.facts import COLUMNS, KINDS, CellInfo, Facts, Integers, Trace
 from sigmazero.store.file import (
@@ -485,6 +485,25 @@ class Store:
         found = self._read(f"SELECT row, least, method, version, seconds FROM proofs WHERE {where}", *key)
         return {row: Proof(*rest) for row, *rest in found}
 
+    def keep_examples(self, key: ProofKey, examples: Mapping[str, tuple[NDArray[Any], NDArray[Any]]]) -> None:
+        """Store adversarial examples that the search for bounds found, by the digests of their rows.
+
+        An example is the positions of the changed features and their new values; it takes the place of an earlier one.
+        """
+        rows = [
+            (f"{_example(key)}{row}", _npz({"places": places, "values": values}))
+            for row, (places, values) in examples.items()
+        ]
+        self._write_all("INSERT OR REPLACE INTO arrays VALUES (?, ?)", rows)
+
+    def examples(self, key: ProofKey) -> dict[str, tuple[NDArray[Any], NDArray[Any]]]:
+        """Return the examples beside the bounds about a model, by the digests of the rows."""
+        begin = _example(key)
+        found = self._read("SELECT name, npz FROM arrays WHERE name >= ? AND name < ?", begin, f"{begin}~")
+        with self._reading("the examples beside its proofs"):
+            arrays = {name.removeprefix(begin): _arrays(npz) for name, npz in found}
+            return {row: (each["places"], each["values"]) for row, each in arrays.items()}
+
     def proof_keys(self) -> list[ProofKey]:
         """Return the models, units and spaces that there are bounds about, in alphabetical order."""
         found = self._read("SELECT DISTINCT model, code, unit, space FROM proofs ORDER BY 1, 2, 3, 4")
@@ -555,6 +574,11 @@ class Store:
 
 
 # Samples as rows of the table ----------------------------------------------------------------------------------------
+
+
+def _example(key: ProofKey) -> str:
+    """Return how the names of a key's examples begin."""
+    return f"example {digest(list(key))} "
 
 
 def checksum(key: str, row: Sequence[Any]) -> bytes:

@@ -30,9 +30,10 @@ from sigmazero.attacks.blackbox.slopes import Slopes
 from sigmazero.attacks.blackbox.transfer import HALVINGS, WAYS, Surrogate, Transfer
 from sigmazero.attacks.blackbox.transfer import State as Transferred
 from sigmazero.attacks.swap import search, sites
-from sigmazero.attacks.swap.search import CHECKS, STEPS_FACTOR, Draws, Judged, LongSearch, Proposal
+from sigmazero.attacks.swap.search import CHECKS, Draws, Judged, LongSearch, Proposal
 from sigmazero.attacks.swap.sites import Ends
 from sigmazero.core import noise
+from sigmazero.core.answers import STEPS_FACTOR
 from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Domain
 from sigmazero.core.model import Ability
@@ -43,6 +44,7 @@ from sigmazero.core.problem import Problem
 SINGLES_SHARE = 0.5  # part of the queries that single changes of rows of features may take
 CLIMB_SHARE = 0.6  # part of them for single changes and climbs
 TILES_SHARE = 0.1  # part of the queries that tiles take within a budget
+LEAST_TILES = 100  # of the first look, unless these were more than a third of the queries
 FIRST_SITES = 8  # sites of the first whole choice
 QUERIES_PER_TILE = 16  # with more queries for each tile they are asked about in spite of a surrogate
 
@@ -213,13 +215,16 @@ class QuerySwap(QuerySearch):
 
     name: str = "query-swap"
     steps: Annotated[Count, "queries of the search"] = 2000
-    share: Annotated[Share, "part of the queries for a first look at all sites, in tiles"] = 0.05
+    share: Annotated[
+        Share,
+        "part of the queries for a first look at all sites, in tiles; it has at least 100",
+    ] = 0.05
     openings: Annotated[Whole, "whole choices that are tried after the first look"] = 20
     surrogate: Annotated[Surrogate | None, "a network that resembles the model; in a command its name"] = None
 
     asks: ClassVar[str] = "1 query a step"
     paper: ClassVar[str] = "docs/blackbox.md"
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 6
     remembers: ClassVar[bool] = True
 
     def check(self, problem: Problem) -> None:
@@ -256,7 +261,7 @@ class QuerySwap(QuerySearch):
             )
             searches = STEPS_FACTOR * int((1 - CLIMB_SHARE) * queries) // self.proposals
         else:
-            most = max(16, int(self.share * queries))
+            most = max(16, int(self.share * queries), min(LEAST_TILES, queries // 3))
             tiles = (most + 1 if problem is None else slopes.probes(problem.domain, most)) - 1
             look = 1 + tiles + self.openings
             if self.surrogate is not None:

@@ -138,7 +138,17 @@ class Rung:
 
 @dataclass(frozen=True, kw_only=True)
 class Ladder(Beginning):
-    """Every step asks about a whole choice; the first one asks about the clean input."""
+    """Every step asks about a whole choice; the first one asks about the clean input.
+
+    `after` counts the steps that another ladder took before.
+    """
+
+    after: int = 0
+
+    def follow(self, oracle: Oracle, before: Rung) -> Rung:
+        """Go on where another ladder ended."""
+        del oracle
+        return before
 
     def init(self, oracle: Oracle) -> Rung:
         """Start without a gradient."""
@@ -148,6 +158,7 @@ class Ladder(Beginning):
 
     def step(self, i: Tensor, s: Rung, oracle: Oracle) -> Rung:
         """Ask about the n best sites, then choose the next n."""
+        i = i + self.after
         d, before = oracle.domain, oracle.incumbents.best_l0
         rungs = 2 + max(0, math.ceil(math.log(d.sites / FIRST_SITES, GROWTH)))  # steps until all sites were asked about
         walking = (before > d.sites) & (i >= rungs)

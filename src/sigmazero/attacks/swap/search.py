@@ -37,9 +37,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from sigmazero.attacks.swap import sites
+from sigmazero.attacks.swap.opening import Rung
 from sigmazero.attacks.swap.opening import State as Opened
 from sigmazero.attacks.swap.sites import Ends, Sources
 from sigmazero.core import noise, ops
+from sigmazero.core.answers import STEPS_FACTOR
 from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Domain
 from sigmazero.core.oracle import Oracle
@@ -52,7 +54,6 @@ PLACES = 4
 HALF = math.log(0.5)  # powers of 2 as exp: exp2 and pow round differently at the end of a vector on a CPU
 CHOICE = PLACES  # index of the source that follows the places: whole new choices
 PATIENCE = 1000  # proposals that annealing needs to pay off; a shorter search begins colder
-STEPS_FACTOR = 3  # steps of a long search for each that the queries would fill
 FORGETS = 10  # steps in which the momentum halves: old gradients help a short search and mislead a long one
 
 
@@ -168,29 +169,30 @@ class SwapSearch(Attack):
         answer = oracle.value_and_grad(begin, oracle.goal.margin)
         oracle.incumbents.broken = broken  # a start without finite logits is none: the search begins at the clean input
         gradient = torch.where(answer.grad.isfinite(), answer.grad, 0.0)
-        rate = torch.full_like(answer.value, sites.EXPECTED_SAVED * self.choices)
-        state = self._begin(oracle, sites.scaled(d, gradient), rate)
+        state = self._begin(oracle, sites.scaled(d, gradient))
         oracle.retire(state.done)
         return state
 
-    def follow(self, oracle: Oracle, before: Opened) -> State:
-        """Begin at the best point known, with what the opening learnt about the gradient and about whole choices."""
-        state = self._begin(oracle, before.g, (before.wins / before.tries)[:, 0])
+    def follow(self, oracle: Oracle, before: Opened | Rung) -> State:
+        """Begin at the best point known, with what the first phase learnt about the gradient and whole choices."""
+        learnt = (before.wins / before.tries)[:, 0] if isinstance(before, Opened) else None
+        state = self._begin(oracle, before.g, learnt)
         oracle.retire(state.done)
         return state
 
-    def _begin(self, oracle: Oracle, g: Tensor, choice: Tensor) -> State:
-        """Return the first state; `choice` is how many changes a whole new choice is expected to save."""
+    def _begin(self, oracle: Oracle, g: Tensor, choice: Tensor | None = None) -> State:
+        """Return the first state; `choice` is how many changes a whole new choice has saved, if that is known."""
         best = oracle.incumbents.best  # the clean input where the start does not reach the goal
         tries = g.new_full((len(g), PLACES + 1), self.trust)
         tries[:, CHOICE] /= 5  # a few failures are enough to do without whole choices
-        usual = torch.full_like(choice, sites.EXPECTED_SAVED)
+        usual = g.new_full((len(g),), sites.EXPECTED_SAVED)
+        choice = usual * self.choices if choice is None else choice
         return State(
             a=best,
             count=oracle.domain.l0(best),
             g=g,
-            m=torch.full_like(choice, torch.inf),
-            stuck=torch.zeros_like(choice, dtype=torch.bool),
+            m=torch.full_like(usual, torch.inf),
+            stuck=torch.zeros_like(usual, dtype=torch.bool),
             worn=torch.zeros_like(g[:, 0]),
             wins=tries * torch.stack([usual] * PLACES + [choice], 1),
             tries=tries,

@@ -14,17 +14,25 @@ docs/evidence/stronger.md.
 from dataclasses import dataclass, fields, replace
 from typing import Annotated, ClassVar
 
+from torch import Tensor
+
 from sigmazero.attacks.exploring import Walker
 from sigmazero.attacks.sigma_zero import SigmaZero
 from sigmazero.attacks.swap.opening import Ladder, Opening
-from sigmazero.attacks.swap.search import CHECKS, STEPS_FACTOR, LongSearch, SwapSearch
-from sigmazero.core.attack import Attack
+from sigmazero.attacks.swap.search import CHECKS, LongSearch, SwapSearch
+from sigmazero.core.answers import STEPS_FACTOR
+from sigmazero.core.attack import Attack, Fork
+from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Count, Kind, Share, Whole
 from sigmazero.core.problem import Problem
 
 MANY_SITES = 10_000  # a problem with more sites is hard
 MAX_SHARE = {False: 1 / 2, True: 1}  # of the queries for the warm-up, in easy and in hard problems
 MIN_STEPS = 30  # steps that the first phase gets before any search: from poorer examples the search does not get far
+FEW_QUERIES = 250  # with fewer, a ladder is tried first
+TRIAL_STEPS, TRIAL_SITES = 6, 90  # a ladder is trusted that needs no more sites than this after so many steps
+SHORT = 140  # queries up to which σ-zero keeps its own schedule where gradients mislead
+LADDER_SHARE, LADDER_STEPS = 0.3, 22  # of the queries for the rest of a trusted ladder, and its fewest steps
 FIRST, FIRST_HARD = SigmaZero(step_size_end=1.0, beta2=0.99), SigmaZero()
 SigmaZeroLike = Annotated[Attack, Kind(Walker, "sigma-zero or a variant of it")]
 
@@ -37,12 +45,13 @@ class SigmaSwap(SwapSearch):
     The limit `queries` includes the clean check and the verification; without it there are as many queries
     as σ-zero asks in `steps` steps. The first phase may take half of them, or 30 steps where that is more.
 
-    With fewer than 30 steps in all, σ-zero finds no sparse example in time. Then whole choices of sites take its place
-    (see `Ladder` in opening).
+    With fewer than 36 steps in all, σ-zero finds no sparse example in time. Then whole choices of sites take its place
+    (see `Ladder` in opening). Below 250 queries six steps of a ladder come first: a row for which they find an example
+    with at most 90 sites goes on with the ladder, and then with the search; the others start anew.
 
     A problem is hard if one class alone is the goal, or if the input is large. Then σ-zero needs more steps to come
-    near the fewest changes, and whole choices do not pay. So `warm_up_hard` and `first_hard` apply, the first phase may
-    take all queries, and no whole choices are made.
+    near the fewest changes, and whole choices pay at the beginning only. So `warm_up_hard` and `first_hard` apply, the
+    opening may take all queries, and makes no whole choices.
     """
 
     name: str = "sigma-swap"
@@ -54,7 +63,7 @@ class SigmaSwap(SwapSearch):
     first_hard: Annotated[SigmaZeroLike, "the σ-zero of the first phase of hard problems"] = FIRST_HARD
 
     asks: ClassVar[str] = "at most `queries`, or 2 × steps"
-    version: ClassVar[int] = 6
+    version: ClassVar[int] = 7
     paper: ClassVar[str] = "docs/evidence/stronger.md"
     takes: ClassVar[frozenset[str]] = frozenset()
 
@@ -70,32 +79,62 @@ class SigmaSwap(SwapSearch):
         """Return the most queries of a sample."""
         return 2 * self.steps + CHECKS if self.queries is None else self.queries
 
-    def phases(self, problem: Problem | None = None) -> tuple[Attack, ...]:
+    def phases(self, problem: Problem | None = None) -> tuple[Attack | Fork, ...]:
+        """Return the opening and the search; with fewer queries a ladder, or a trial of one."""
+        left = self.limit - (CHECKS if problem is None else problem.overhead)
+        if problem is None or problem.goal.narrow or problem.domain.weighted or left >= FEW_QUERIES:
+            return self._opened(left, problem)
+        if left < 2 * (MIN_STEPS + TRIAL_STEPS):
+            return (self._ladder(left // 2),)
+        if problem.domain.needs_exploring:
+            return self._opened(left, problem)
+        rest = left - 2 * TRIAL_STEPS
+        return self._ladder(TRIAL_STEPS), Fork(
+            misled, self._opened(rest, problem, rest < SHORT), self._climbed(rest, problem)
+        )
+
+    def _climbed(self, left: int, problem: Problem | None) -> tuple[Attack, ...]:
+        """Return the rest of the ladder, and the search."""
+        searches = max(0, int(left - max(LADDER_SHARE * left, 2 * LADDER_STEPS)) // (self.proposals + 1))
+        ladder = self._ladder((left - searches * (self.proposals + 1)) // 2, after=TRIAL_STEPS)
+        return (ladder, self._search(searches, problem)) if searches else (ladder,)
+
+    def _opened(self, left: int, problem: Problem | None, hard: bool = False) -> tuple[Attack, ...]:
         """Return the opening, which also gets the queries that do not fill a step of the search; then the search."""
-        checks = CHECKS if problem is None else problem.overhead
-        left, cost = self.limit - checks, self.proposals + 1
-        hard = problem is not None and (problem.goal.narrow or problem.sites > MANY_SITES)
+        hard = hard or (problem is not None and (problem.goal.narrow or problem.sites > MANY_SITES))
         warm_up = self.warm_up_hard if hard else self.warm_up
         share = max(self.share * left, min(2 * warm_up, max(MAX_SHARE[hard] * left, 2 * MIN_STEPS), left))
-        searches = int(left - share) // cost
-        steps = (left - cost * searches) // 2
-        if problem is not None and steps < MIN_STEPS and not (problem.goal.narrow or problem.domain.weighted):
-            walker = replace(self.first, steps=steps)
-            assert isinstance(walker, Walker)  # as checked when this was made
-            return (Ladder(walker=walker, steps=steps, queries=self.limit),)
-        walker = replace(self.first_hard if hard else self.first, steps=steps)
-        assert isinstance(walker, Walker)  # as checked when this was made
+        searches = int(left - share) // (self.proposals + 1)
+        steps = (left - (self.proposals + 1) * searches) // 2
         opening = Opening(
-            walker=walker,
+            walker=self._walker(self.first_hard if hard else self.first, steps),
             steps=steps,
             choices=0.0 if hard else self.choices,
             momentum=self.momentum,
             jitter=self.jitter,
             queries=self.limit,
         )
-        if searches == 0:
-            return (opening,)
+        return (opening, self._search(searches, problem)) if searches else (opening,)
+
+    def _ladder(self, steps: int, after: int = 0) -> Ladder:
+        """Return a ladder of so many steps."""
+        walker = self._walker(self.first, steps + after)
+        return Ladder(walker=walker, steps=steps, after=after, queries=self.limit)
+
+    def _walker(self, first: Attack, steps: int) -> Walker:
+        """Return σ-zero with so many steps."""
+        walker = replace(first, steps=steps)
+        assert isinstance(walker, Walker)  # as checked when this was made
+        return walker
+
+    def _search(self, steps: int, problem: Problem | None) -> SwapSearch:
+        """Return a search of so many steps; where points repeat, a longer one."""
         mine = {f.name: getattr(self, f.name) for f in fields(SwapSearch) if f.name != "name"}
         if problem is not None and problem.domain.needs_exploring:
-            return opening, LongSearch(**mine | {"steps": STEPS_FACTOR * searches, "queries": self.limit})
-        return opening, SwapSearch(**mine | {"steps": searches, "queries": self.limit})
+            return LongSearch(**mine | {"steps": STEPS_FACTOR * steps, "queries": self.limit})
+        return SwapSearch(**mine | {"steps": steps, "queries": self.limit})
+
+
+def misled(oracle: Oracle) -> Tensor:
+    """Return the rows for which whole choices do not work: gradients mislead there."""
+    return oracle.incumbents.best_l0 > TRIAL_SITES

@@ -50,7 +50,7 @@ def attack(
         "--out",
         "-o",
         metavar="FILE",
-        help="Also write a picture (.png, .pdf, .svg), a page (.html) or arrays (.npz); repeatable.",
+        help="Also write a picture (.png, .pdf, .svg), a page (.html), arrays (.npz) or samples (.csv); repeatable.",
     ),
     allow: options.Allow = None,
     trust_code: options.TrustCode = False,
@@ -71,7 +71,7 @@ def attack(
     methods = [inputs.attack(name, steps, setting) for name in names]
     codes, files = inputs.allowed_codes(allow), list(out or [])
     read = [data, weights, space, mask, store, model.rpartition(":")[0] or model]
-    output.check_files(files, read, (*output.ENDINGS, ".html"))
+    output.check_files(files, read, (*output.ENDINGS, *output.SAMPLES, ".html"))
     if len(methods) > 1 and any(file.suffix == ".npz" for file in files):
         raise ValueError("an .npz file holds one attack; give one --attack, or --store for all")
     spec = inputs.model_spec(model, weights, normalize, data, trust_code)
@@ -98,10 +98,10 @@ def attack(
         )
     if store is not None and not done.fresh and not done.failed:
         console.warn(f"already done: {store} has every row")
-    show(done, files, codes, may.get("space") or chosen.space)
+    show(done, files, codes, may.get("space") or chosen.space, store)
 
 
-def show(done: sz.Evaluation, files: list[Path], codes: list[str], space: sz.Space | None) -> None:
+def show(done: sz.Evaluation, files: list[Path], codes: list[str], space: sz.Space | None, store: Path | None) -> None:
     """Print and write an evaluation; exit with 1 if rows were not answered, with 3 if it is unreliable."""
     from functools import partial
 
@@ -109,6 +109,7 @@ def show(done: sz.Evaluation, files: list[Path], codes: list[str], space: sz.Spa
     from sigmazero.report import findings, runs
     from sigmazero.report.pages.page import make_page
     from sigmazero.report.pages.render import save_page
+    from sigmazero.store.export import export
     from sigmazero.store.store import Store
 
     with Store(done.store) as opened:
@@ -122,10 +123,12 @@ def show(done: sz.Evaluation, files: list[Path], codes: list[str], space: sz.Spa
         output.show_findings([each for each in doubts if each.severity == "warning"])
         output.show_attacks(found)
         result, about, facts = done[next(iter(done))], found[0].info, found[0].facts
-        output.show_changes(result, space)
+        output.show_changes(result, space, store)
         for file in files:
             if file.suffix == ".html":
                 save_page(file, make_page(opened, partial(clean_rows, opened, loader=Loader(trust=EVERYTHING))))
+            elif file.suffix in output.SAMPLES:
+                export(opened, file, perturbations=True)
             else:
                 title = f"{about.attack} against {about.model} on {about.dataset}"
                 targets = facts.target if (facts.target >= 0).any() else None

@@ -122,7 +122,7 @@ def auto(
     if not quiet:
         console.echo(title, style="bold")
         show(verdict)
-        output.show_changes(result, may.get("space") or chosen.space)
+        output.show_changes(result, may.get("space") or chosen.space, store)
         console.wrote(*written, *files)
     output.show_findings(gating(verdict.result.findings, codes) if quiet else verdict.result.findings)
     if quiet or fail_under is not None or not verdict.passed:

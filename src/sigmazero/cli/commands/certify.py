@@ -35,8 +35,8 @@ def certify(
 ) -> None:
     """Prove how many changes are needed at least.
 
-    With --store the proofs appear beside the attacks, in tables and on pages. Rows that are proved in the store are
-    skipped, so after Ctrl-C the same command goes on.
+    With --store tables and pages show the proofs with the attacks. After Ctrl-C the same command goes on with the
+    proofs and examples that were found.
 
     \b
     Example:

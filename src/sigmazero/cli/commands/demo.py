@@ -68,7 +68,7 @@ def demo(
         output.show_attacks(load_runs(opened, [key for each in done for key in each.keys]))
     if tabular:
         console.echo(f"changes by {attacks[0]} that fool {networks[0]}:")
-        output.show_changes(result, rows.space)
+        output.show_changes(result, rows.space, path)
     else:
         picture = out / "demo.png"
         title = f"{attacks[0]} against the bundled network, {len(rows)} digits, {steps} steps"

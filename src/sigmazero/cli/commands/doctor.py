@@ -1,7 +1,5 @@
 """`sigmazero doctor`: check a model before it is attacked."""
 
-import typer
-
 from sigmazero.cli import inputs, options, output
 from sigmazero.cli.console import echo
 
@@ -14,14 +12,6 @@ def doctor(
     rows: options.RowNumbers = None,
     limit: options.Limit = None,
     shuffle: options.Shuffle = None,
-    claimed: float | None = typer.Option(
-        None,
-        "--claimed",
-        metavar="PERCENT",
-        min=0,
-        max=100,
-        help="The accuracy that the model should have; by default the published one.",
-    ),
     space: options.SpaceFile = None,
     bounds: options.Bounds = None,
     device: options.Device = "auto",
@@ -53,7 +43,7 @@ def doctor(
         chosen.labels.to(where),
         bounds=may.bounds,
         space=may.space,
-        claimed=known_accuracy(model) if claimed is None else claimed,
+        claimed=known_accuracy(model),
         say=echo,
     )
     echo(render(findings))

@@ -9,6 +9,8 @@ import typer
 from sigmazero.cli import options
 from sigmazero.cli.console import echo, screen, show
 
+TEXTS = ("name", "kind", "needs", "cost", "code", "model", "data set", "trained against", "weights", "what it is")
+
 if TYPE_CHECKING:
     from sigmazero import models as zoo
     from sigmazero.core.attack import Attack
@@ -16,24 +18,17 @@ if TYPE_CHECKING:
 app = typer.Typer(**options.GROUP)
 
 
-@app.callback()
-def top() -> None:
-    """Show what is available, or details of one.
-
-    \b
-    Example:
-      sigmazero list attacks
-    """
-
-
 @app.command()
-def attacks(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Show details of this attack.")] = None,
+def show_list(
+    kind: Annotated[
+        Literal["attacks", "models", "datasets"], typer.Argument(metavar="KIND", help="attacks, models or datasets.")
+    ],
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Show details of this one.")] = None,
     needs: Literal["gradients", "scores", "labels"] | None = typer.Option(
         None, help="Show only attacks that need this of a model."
     ),
 ) -> None:
-    """List the attacks, or show what one does and its parameters.
+    """Show what is available, or details of one: parameters of an attack, files of a model or a data set.
 
     Attacks that need only scores or labels also work on models with gradients.
 
@@ -42,50 +37,21 @@ def attacks(
       sigmazero list attacks
       sigmazero list attacks sigma-zero
       sigmazero list attacks --needs scores
+      sigmazero list models
+      sigmazero list datasets
     """
     import sigmazero as sz
 
-    if name is not None:
+    if needs is not None and (kind, name) != ("attacks", None):
+        raise ValueError(f"--needs {needs} chooses attacks; write: sigmazero list attacks --needs {needs}")
+    if name is None:
+        rows = {"attacks": attack_rows, "models": model_rows, "datasets": dataset_rows}[kind]()
+        show([row for row in rows if needs in (None, row.get("needs"))], left=TEXTS)
+        echo(f"sigmazero list {kind} NAME shows more about one")
+    elif kind == "attacks":
         _describe(sz.get(name))
-        return
-    some = [row for row in attack_rows() if needs in (None, row["needs"])]
-    show(some, left=("name", "kind", "needs", "cost", "paper"))
-    echo("sigmazero list attacks NAME shows what an attack does, and its parameters")
-
-
-@app.command()
-def models() -> None:
-    """List the known models; `sigmazero fetch CODE` downloads the weights of one.
-
-    \b
-    Example:
-      sigmazero list models
-    """
-    show(model_rows(), left=("code", "model", "data set", "trained against", "weights"))
-
-
-@app.command()
-def datasets() -> None:
-    """List the known data sets.
-
-    \b
-    Example:
-      sigmazero list datasets
-    """
-    from sigmazero.data import DATASETS
-
-    lines = [
-        {
-            "name": known.name,
-            "what it is": known.description,
-            "rows": f"{known.size:,}",
-            "shape": "×".join(map(str, known.shape)),
-            "classes": str(known.classes),
-            "needs": "files" if known.needs else "extra data",
-        }
-        for known in DATASETS.values()
-    ]
-    show(lines, left=("name", "what it is"))
+    else:
+        show([model_details(name) if kind == "models" else dataset_details(name)], down=True)
 
 
 def attack_rows() -> list[dict[str, str]]:
@@ -101,6 +67,43 @@ def attack_rows() -> list[dict[str, str]]:
         }
         for attack in ATTACKS.values()
     ]
+
+
+def dataset_rows() -> list[dict[str, str]]:
+    """Return a row per known data set."""
+    from sigmazero.data import DATASETS
+
+    return [
+        {
+            "name": known.name,
+            "what it is": known.description,
+            "rows": f"{known.size:,}",
+            "shape": "×".join(map(str, known.shape)),
+            "classes": str(known.classes),
+            "needs": "files" if known.needs else "extra data",
+        }
+        for known in DATASETS.values()
+    ]
+
+
+def model_details(name: str) -> dict[str, str]:
+    """Return what is known about a model."""
+    from sigmazero import models as zoo
+
+    entry = zoo.get(name)
+    row = next(each for each in model_rows() if each["code"] == entry.code)
+    return row | {"files": ", ".join(each.file for each in entry.weights) or "none", "from": entry.source}
+
+
+def dataset_details(name: str) -> dict[str, str]:
+    """Return what is known about a data set."""
+    from sigmazero.core.inputs import hint
+    from sigmazero.data import DATASETS
+
+    if name not in DATASETS:
+        raise ValueError(f"no data set is called {name!r}; {hint(name, DATASETS)}")
+    row = next(each for each in dataset_rows() if each["name"] == name)
+    return row | {"files": DATASETS[name].needs or "none", "from": DATASETS[name].published}
 
 
 def counts_pixels(attack: Attack) -> bool:

@@ -55,22 +55,16 @@ class LimitedModel(KnownModel):
     batch_size  of a run, if the user does not say: what is lost when the model stops answering is one batch
     """
 
-    def __init__(
-        self,
-        model: Model,
-        ability: Ability,
-        max_batch: int | None = None,
-        max_queries: int | None = None,
-        rate: float | None = None,
-        retries: int = 0,
-        wait: float = 1.0,
-        cache: bool = False,
-    ) -> None:
+    batch_size: int | None = None
+    max_queries: int | None = None
+    rate: float | None = None
+    retries = 0
+    wait = 1.0
+
+    def __init__(self, model: Model, ability: Ability, cache: bool) -> None:
         super().__init__()
         self._model = (model,)  # hidden from torch: a copy of it would not be counted
-        self.ability, self.batch_size, self.max_queries = ability, max_batch, max_queries
-        self.rate, self.retries, self.wait = rate, retries, wait
-        self.queries, self.classes = Queries(), getattr(model, "classes", None)
+        self.ability, self.queries, self.classes = ability, Queries(), getattr(model, "classes", None)
         self._known: dict[bytes, Tensor] | None = {} if cache else None
         self._next = 0.0  # the earliest moment of the next call
 
@@ -197,7 +191,10 @@ def limit(
         raise ValueError(f"ability={ability!r} is not allowed; {hint(str(ability), ABILITIES)}")
     if ability is not None and not suffices(has, ability):
         raise ValueError(f"ability={ability!r}: the model gives {has} alone; leave it out, or give it a vjp in sz.wrap")
-    return LimitedModel(made, ability or has, max_batch, max_queries, rate, retries, wait, cache)
+    limited = LimitedModel(made, ability or has, cache)
+    limited.batch_size, limited.max_queries, limited.rate = max_batch, max_queries, rate
+    limited.retries, limited.wait = retries, wait
+    return limited
 
 
 def refuse_small_limit(model: object, rows: int) -> None:

@@ -16,7 +16,8 @@ from sigmazero.report.intervals import wilson
 from sigmazero.report.runs import COST, Group, Run, band
 
 NOTE = (
-    "Shares are of all n samples. The band is the 95 % interval (Wilson) of the strongest attack; bars are such, too."
+    "Shares are of all n samples, with 95 % intervals (Wilson):\n"
+    "a band around the strongest attack, bars at single budgets."
 )
 GAP = "\nHatched: what is neither fooled nor proved to stay correct; the truth for these samples lies there."
 BEST, PROVED = "best of all", "at most, proved"
@@ -36,8 +37,8 @@ def draw_curves(request: Request) -> Any:
 def draw(groups: Sequence[Group], *, log: bool = False, until: int | None = None) -> Any:
     """Draw per group the curve of each attack, the band of the strongest, and the best of all attacks per sample.
 
-    A run with a budget gives the rate at its budget alone, so it is a point with a bar. The axis ends at `until`, by
-    default at `Group.end`; a logarithmic axis has room for all.
+    A run with a budget gives the rate at its budget alone, so it is a point with a bar; thin lines join the points of
+    an attack. The axis ends at `until`, by default at `Group.end`; a logarithmic axis has room for all.
     """
     if until is not None and until < 1:
         raise ValueError(f"until={until}: give 1 or more changes")
@@ -108,9 +109,8 @@ def _points(axis: Any, runs: Sequence[Run]) -> None:
         low, high = np.array(ends).T
         bars = 100 * np.maximum([rates - low, high - rates], 0)  # rounding may make one negative
         colour = style.colour(same[0].info.attack)
-        axis.errorbar(
-            ks, 100 * rates, bars, color=colour, fmt="o", markersize=4, capsize=2, label=style.plain(f"{name} at k")
-        )
+        look = {"color": colour, "fmt": "o-", "markersize": 4, "capsize": 2, "linewidth": 0.8}
+        axis.errorbar(ks, 100 * rates, bars, label=style.plain(f"{name} at k"), **look)
 
 
 def _gap(axis: Any, found: Floats, least: Floats, end: float) -> None:

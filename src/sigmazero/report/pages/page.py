@@ -141,13 +141,13 @@ def _share(rate: float, n: int) -> dict[str, str]:
 
 
 def _sites(run: Run) -> int:
-    """Return how many things can change in an input; 0 if that is not known."""
+    """Return how many things can change in an input, of a table its columns; 0 if that is not known."""
     shape = run.info.about.get("shape")
     if shape is None:
         return 0
     costs = spaces.site_costs(run.info)
     pixels = run.unit == "pixel" and len(shape) > 1
-    return len(costs) if costs is not None else math.prod(shape[1:] if pixels else shape)
+    return len(costs) - spaces.marks(run.info) if costs is not None else math.prod(shape[1:] if pixels else shape)
 
 
 def _proved(group: Group) -> str:
@@ -317,7 +317,8 @@ def _features(group: Group, place: int) -> PageTable | None:
     rows: list[list[Cell | str]] = [
         [names[k], *(Cell(f"{100 * each:.1f}", shade=each) for each in shares[:, k].tolist())] for k in shown
     ]
-    caption = f"In how many % of the examples found each feature is changed ({len(shown)} of {len(names)} features)"
+    many = len(names) - spaces.marks(group.info)
+    caption = f"In how many % of the examples found each feature is changed ({len(shown)} of {many} features)"
     columns = [Column("feature"), *(Column(run.title, True) for run in group.runs)]
     return PageTable(f"features-{place}", caption, columns, rows) if shown else None
 
