@@ -1,6 +1,6 @@
-"""Train a small network on digits of which few pixels are shown, and measure its smoothed classifier's curve.
+"""Measure the smoothed classifier's curve of a network that was trained on digits of which few pixels are shown.
 
-    python -m benchmarks.train_ablated --keep 45 --json benchmarks/results/smooth-cpu.jsonl
+    python -m benchmarks.smoothing --keep 45 --json benchmarks/results/smooth-cpu.jsonl
 
 Trained on the first 400 of each class of the 5,000 embedded digits, measured on the 1,000 held out (--images of them,
 every so many, so that all classes are among them). A network that never saw blanks is measured beside it: the demo.
@@ -12,47 +12,12 @@ import time
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import Tensor
 
 import sigmazero as sz
+from benchmarks.models import trained_reader
 from sigmazero import data, models
-from sigmazero.certifier.smoothing import Blank, blanked
-from sigmazero.core import noise
-
-
-class SparseReader(nn.Sequential):
-    """Takes x and 1 − x, both 0 where an image is blank."""
-
-    def __init__(self) -> None:
-        layers: list[nn.Module] = []
-        for before, after in ((2, 32), (32, 64), (64, 64)):
-            layers += [nn.Conv2d(before, after, 3, stride=2, padding=1), nn.BatchNorm2d(after), nn.ReLU()]
-        super().__init__(*layers, nn.Flatten(), nn.Linear(64 * 16, 128), nn.ReLU(), nn.Linear(128, 10))
-
-
-def trained(keep: int, epochs: int, seed: int) -> nn.Module:
-    """One-cycle AdamW; every image shows `keep` other pixels each time."""
-    rows = data.load("mnist-5k")
-    chosen = torch.arange(len(rows)) % 500 < 400
-    images, labels = rows.images[chosen], rows.labels[chosen]
-    torch.manual_seed(seed)
-    model = SparseReader()
-    order = torch.Generator().manual_seed(seed)
-    steps = epochs * -(-len(labels) // 100)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=1e-3)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 3e-3, total_steps=steps)
-    for epoch in range(epochs):
-        for batch in torch.split(torch.randperm(len(labels), generator=order), 100):
-            scores = noise.bits(seed, batch, epoch, (784,), stream=1)
-            kept = torch.zeros(scores.shape, dtype=torch.bool).scatter_(1, scores.topk(keep, 1).indices, True)
-            shown = blanked(images[batch], kept.view(-1, 1, 28, 28), "doubled")
-            loss = F.cross_entropy(model(shown), labels[batch])
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            schedule.step()
-    return model.eval().requires_grad_(False)
+from sigmazero.certifier.smoothing import Blank
 
 
 def held_out(images: int) -> tuple[Tensor, Tensor]:
@@ -74,7 +39,7 @@ def main() -> None:
     x, y = held_out(options.images)
     for keep in options.keep:
         began = time.perf_counter()
-        model = trained(keep, options.epochs, options.seed)
+        model = trained_reader(keep, options.epochs, options.seed)
         training = time.perf_counter() - began
         for name, network in (("trained on blanks", model), ("demo", models.load("demo"))):
             middle = time.perf_counter()
