@@ -79,17 +79,19 @@ docs: $(VENV)/.dev  ## build the documentation into build/docs; a link that lead
 	$(BIN)/sphinx-build --builder html --fail-on-warning --keep-going --nitpicky --quiet docs build/docs
 	@echo "wrote build/docs/index.html"
 
-dist:            ## build wheel and sdist, and try the wheel in an environment of its own
-	rm -rf dist build/dist-venv build/wheel-venv
+dist:            ## build wheel and sdist, try the wheel in an environment of its own; the sdist must give the same files
+	rm -rf dist build/dist-venv build/wheel-venv build/from-sdist
 	$(PYTHON) -m venv build/dist-venv
 	build/dist-venv/bin/pip install --quiet -c constraints.txt hatchling
 	build/dist-venv/bin/python -m hatchling build
 	$(PYTHON) -m venv build/wheel-venv
 	build/wheel-venv/bin/pip install --quiet -c constraints.txt "$$(ls dist/*.whl)[demo]"
 	cd build && wheel-venv/bin/sigmazero --version && wheel-venv/bin/sigmazero demo --limit 5 --steps 20
+	build/dist-venv/bin/pip install --quiet --no-deps --no-build-isolation --target build/from-sdist dist/*.tar.gz
+	diff -rq -x __pycache__ build/from-sdist/sigmazero build/wheel-venv/lib/python*/site-packages/sigmazero
 
 # What `pip install sigmazero` may resolve to at least; the newest versions are in constraints.txt.
-lowest:          ## the ring with the lower bounds of pyproject.toml
+lowest:          ## the contract and the commands with the lower bounds of pyproject.toml
 	$(PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/pip install --quiet -c constraints-lowest.txt -e '.[demo]' pytest pytest-xdist hypothesis
 	.venv-lowest/bin/pytest -q -n 2 --dist worksteal tests/contract tests/cli

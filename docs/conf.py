@@ -1,5 +1,6 @@
 """How `make docs` builds the site: Markdown pages, and the reference from docstrings. Nothing is fetched."""
 
+import inspect
 import pkgutil
 import re
 import sys
@@ -54,6 +55,7 @@ nitpick_ignore = [
 
 ALIGNED = re.compile(r"^\S+(, \S+)* {2,}\S")
 MARKUP = re.compile(r"((?<!^)[*|]|^[*|](?! ))", re.MULTILINE)  # but a star and a space begin an item of a list
+NAMES = re.compile(r"^(?:`\w+`,? ?\n?)+$", re.MULTILINE)  # lines of nothing but names
 MODULES = re.compile(r"^<!-- modules: (.*) -->$", re.MULTILINE)
 
 
@@ -62,6 +64,29 @@ def list_modules(app: Any, docname: str, source: list[str]) -> None:
     del app
     if docname.startswith("api/"):
         source[0] = MODULES.sub(lambda found: "\n\n".join(map(section, public(found.group(1).split()))), source[0])
+
+
+def describe_names(app: Any, docname: str, source: list[str]) -> None:
+    """On the page of public names, say after each name what it is for: the first sentence of its docstring."""
+    del app
+    if docname == "public-names":
+        parts = re.split(r"^(##+ `(sigmazero[\w.]*)`)$", source[0], flags=re.MULTILINE)
+        for place in range(2, len(parts), 3):
+            home = import_module(parts[place])
+            parts[place + 1] = NAMES.sub(lambda found, home=home: listed(home, found.group()), parts[place + 1])
+            parts[place] = ""
+        source[0] = "".join(parts)
+
+
+def listed(home: Any, line: str) -> str:
+    """Return names as a list with a sentence for each class, function and module."""
+    rows = []
+    for name in re.findall(r"`(\w+)`", line):
+        thing = getattr(home, name, None) or import_module(f"{home.__name__}.{name}")
+        words = (inspect.getdoc(thing) or "") if callable(thing) or inspect.ismodule(thing) else ""
+        first = " ".join(words.partition("\n\n")[0].split())
+        rows.append(f"- `{name}`" + (f": {first}" if first else ""))
+    return "\n".join(rows)
 
 
 def public(names: list[str]) -> list[str]:
@@ -124,4 +149,5 @@ def escaped(text: str) -> str:
 def setup(app: Any) -> None:
     """Called by Sphinx."""
     app.connect("source-read", list_modules)
+    app.connect("source-read", describe_names)
     app.connect("autodoc-process-docstring", prepare)
