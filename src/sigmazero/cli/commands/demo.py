@@ -49,7 +49,6 @@ def demo(
     from sigmazero.data import load
     from sigmazero.report.figures import pictures, style
     from sigmazero.report.pages.page import make_page
-    from sigmazero.report.pages.render import save_page
     from sigmazero.report.runs import load as load_runs
     from sigmazero.store.store import Store
 
@@ -64,7 +63,7 @@ def demo(
     page, files = out / "report.html", [out / "report.html", path]
     result = done[0][attacks[0]]
     with Store(path) as opened:
-        save_page(page, make_page(opened, partial(clean_rows, opened, loader=Loader())))
+        output.write_text(make_page(opened, partial(clean_rows, opened, loader=Loader())), page)
         output.show_attacks(load_runs(opened, [key for each in done for key in each.keys]))
     if tabular:
         console.echo(f"changes by {attacks[0]} that fool {networks[0]}:")
