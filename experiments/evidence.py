@@ -691,9 +691,9 @@ MEASURED: tuple[tuple[str, str, Callable[[Sequence[Row]], list[Row]], str], ...]
         "copies.csv",
         _copies,
         "Milliseconds of a captured forward and backward pass: as it is/with batch norms folded/with channels last/"
-        "with both; random weights except SmallCNN. Both together are the fastest in TF32 and bf16, and slower in strict "
-        "fp32 on large networks; channels last alone can be slower. So channels last are used where norms were folded "
-        "and products are not strict (`run.search_model`).",
+        "with both; random weights except SmallCNN. Both together are the fastest in TF32 and bf16, and slower in "
+        "strict fp32 on large networks; channels last alone can be slower. So channels last are used where norms were "
+        "folded and products are not strict (`run.search_model`).",
     ),
     (
         "Whole calls at 224 × 224",
