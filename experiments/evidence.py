@@ -535,16 +535,30 @@ def _waiting() -> list[str]:
     for number in sorted({each.table for each in every}, key=int):
         some = [each for each in every if each.table == number and each.line is None]
         if some:
-            models = ", ".join(
-                sorted({each.printed["model"] for each in some}, key=lambda name: (name[0], int(name[1:])))
-            )
-            rows.append({"table": number, "rows": str(len(some)), "models": models})
+            models = {each.printed["model"] for each in some}
+            rows.append({"table": number, "rows": str(len(some)), "models": _spans(models)})
     return [
         "## What waits\n",
         f"{sum(int(row['rows']) for row in rows)} printed rows wait for weights ([where they are](../models.md)), "
         "those of I1 to I8 for ImageNet's pictures too. The plans run them as soon as the files are there.\n",
         markdown(rows) + "\n",
     ]
+
+
+def _spans(models: Iterable[str]) -> str:
+    """Return names of models with ranges.
+
+    >>> _spans(["C1", "C3", "C2", "I5"])
+    'C1 to C3, I5'
+    """
+    found: list[list[tuple[str, int]]] = []
+    for letter, number in sorted((name[0], int(name[1:])) for name in models):
+        if found and found[-1][-1] == (letter, number - 1):
+            found[-1].append((letter, number))
+        else:
+            found.append([(letter, number)])
+    ends = [[f"{letter}{number}" for letter, number in (run[0], run[-1])[: len(run)]] for run in found]
+    return ", ".join(" to ".join(each) for each in ends)
 
 
 # Tables in pages that are written by hand -----------------------------------------------------------------------------
@@ -659,12 +673,13 @@ def _copies(found: Sequence[Row]) -> list[Row]:
 
 
 def _by_queries(found: Sequence[Row]) -> list[Row]:
-    """Return a line per attack, with the mean, the median and the samples lost at each number of queries."""
+    """Return a line per attack that is not a mere trial, with the mean, the median and the samples lost."""
     queries = sorted({row["queries"] for row in found}, key=int)
     shown = {(row["attack"], row["queries"]): _means(row) for row in found}
     return [
         {"attack": name} | {q: shown.get((name, q), "–") for q in queries}
         for name in sorted({row["attack"] for row in found})
+        if name in SHOWN
     ]
 
 
@@ -673,6 +688,7 @@ def _means(row: Row) -> str:
     return f"{row['mean']} / {row['median']}{lost}"
 
 
+SHOWN = ("ladder, momentum 0.8", "ladder 40 %, then the search", "saliency", "sigma-swap", "sigma-zero")
 # Heading, file, how its lines become those of the table, and what is shown.
 MEASURED: tuple[tuple[str, str, Callable[[Sequence[Row]], list[Row]], str], ...] = (
     (
@@ -709,7 +725,8 @@ MEASURED: tuple[tuple[str, str, Callable[[Sequence[Row]], list[Row]], str], ...]
         _by_queries,
         "Mean / median l0 by number of queries: ResNet-50, the 49 photos that it classifies correctly, default "
         "process, one seed. A ladder makes whole choices, their number by bisection; the one with momentum 0.8 is "
-        "σ-swap below 75 queries. Photos that were not fooled are lost, and left out of a mean.",
+        "σ-swap below 75 queries. Photos that were not fooled are lost, and left out of a mean. The file has six other "
+        "variants.",
     ),
     (
         "Small inputs, few queries",
