@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sigmazero.data import Rows
 
 
-def loader(device: str, trust_code: bool) -> Loader:
+def loader(trust_code: bool, device: str = "auto") -> Loader:
     """Return a loader for the models and rows of plans and stores; it runs their code only if that is trusted."""
     from sigmazero.bench.loader import EVERYTHING, Loader
 

@@ -78,7 +78,7 @@ def add(
     done = sz.board.add(
         sz.board.Leaderboard(folder),
         card,
-        inputs.loader("auto", trust_code),
+        inputs.loader(trust_code),
         by=by,
         stores=stores or (),
         version=None if cascade == "none" else cascade,
@@ -110,7 +110,7 @@ def submit(
       sigmazero board submit my-board runs/mine.db --by "Ada Lovelace"
       sigmazero board submit my-board points.npz --entry demo --by "Ada Lovelace" --tool "my attack"
     """
-    loader = inputs.loader("auto", trust_code)
+    loader = inputs.loader(trust_code)
     done = sz.board.submit(sz.board.Leaderboard(folder), store, loader, by=by, tool=tool, entry=entry)
     show_changes(done)
     if not any(change.lowered for change in done):
@@ -138,7 +138,7 @@ def prove(
     """
     from sigmazero.report.formats import count
 
-    loader = inputs.loader("auto", trust_code)
+    loader = inputs.loader(trust_code)
     done = sz.board.prove(
         sz.board.Leaderboard(folder), entry, loader, up_to=up_to, time_limit=time_limit, source=source
     )
@@ -167,7 +167,7 @@ def verify(
     """
     from sigmazero.report.formats import count
 
-    verdict = sz.board.verify(sz.board.Leaderboard(folder), inputs.loader("auto", trust_code), again)
+    verdict = sz.board.verify(sz.board.Leaderboard(folder), inputs.loader(trust_code), again)
     wrong = [*verdict.wrong, *verdict.skipped]
     console.warn_of(wrong)
     claims = f", {count(verdict.unchecked, 'lower bound')} not proved here" if verdict.unchecked else ""
@@ -188,7 +188,7 @@ def site(
     Example:
       sigmazero board site my-board --out site
     """
-    sz.board.write_board(sz.board.Leaderboard(folder), out, inputs.loader("cpu", False))
+    sz.board.write_board(sz.board.Leaderboard(folder), out)
     wrote(out / "index.html")
 
 
@@ -205,7 +205,7 @@ def example(
     """
     from sigmazero.board.example import build_example
 
-    loader = inputs.loader("auto", False)
+    loader = inputs.loader(False)
     for line in build_example(folder, loader, rows=limit):
         warn(line)
     sz.board.write_board(sz.board.Leaderboard(folder), folder / "site", loader)

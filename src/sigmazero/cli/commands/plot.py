@@ -54,7 +54,7 @@ def plot(
     values = {option.name: option.default for option in chosen.options} | _settings(setting, chosen)
     output.check_files([path], [store])
     with Store(store) as opened:
-        clean = partial(clean_rows, opened, loader=inputs.loader("cpu", trust_code))
+        clean = partial(clean_rows, opened, loader=inputs.loader(trust_code, "cpu"))
         request = Request(groups(load(opened), mix), opened, clean, inputs.numbers(k) or (), values)
         wrote(*chosen.write(request, path))
 

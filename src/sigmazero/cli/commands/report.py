@@ -125,7 +125,7 @@ def _write_page(out: Path, opened: Any, runs: Sequence[Run], trust_code: bool, *
     from sigmazero.bench.loader import UntrustedCode, clean_rows, origin, refuse_untrusted
     from sigmazero.report.pages.page import make_page
 
-    loader, specs = inputs.loader("cpu", trust_code), []
+    loader, specs = inputs.loader(trust_code, "cpu"), []
     for run in runs:
         with suppress(ValueError):  # without an origin the page itself says why it has no pictures
             specs.append(origin(run.info).data)

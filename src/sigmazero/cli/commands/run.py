@@ -72,7 +72,7 @@ def run(
     from sigmazero.store.store import Store
 
     chosen = read_plan(plan).select(model or (), attack or ()).override(limit=limit, precision=precision)
-    loader = inputs.loader(device, trust_code)
+    loader = inputs.loader(trust_code, device)
     refuse_untrusted([spec for each in chosen.questions for spec in (each.model, each.data)], loader.trust)
     part = None if shard is None else Shard.parse(shard)
     path = store_path(chosen, store, limit, part)

@@ -22,6 +22,6 @@ def transfer(store: options.StoreFile, trust_code: options.TrustCode = False) ->
         pass
     with Store(store, write=True) as opened:
         asked = asking.transfer(
-            opened, inputs.loader("auto", trust_code), lambda info: warn(f"{info.attack} on {info.model}")
+            opened, inputs.loader(trust_code), lambda info: warn(f"{info.attack} on {info.model}")
         )
     echo(f"{asked} examples tested" if asked else "nothing is left to test")
