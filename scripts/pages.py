@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from typer.main import get_command
 
@@ -78,9 +78,10 @@ def option(one: Any) -> dict[str, str]:
     argument = one.param_type_name == "argument"
     flag = argument or getattr(one, "is_flag", False)
     default = "" if one.default is None or one.default is False else f"`{one.default}`"
+    choices = ", ".join(f"`{each}`" for each in get_args(one.type_descriptor.annotation))
     return {
         "option": f"`{one.metavar}`" if argument else ", ".join(f"`{name}`" for name in one.opts),
-        "value": "" if flag else (one.metavar or "one of a few"),
+        "value": "" if flag else (one.metavar or choices),
         "default": "required" if one.required else default,
         "meaning": one.help or "",
     }
