@@ -575,24 +575,21 @@ def filled(name: str, source: str, make: Callable[[Sequence[Row]], str]) -> str:
 
 def stronger(found: Sequence[Row]) -> str:
     """Return the comparison of σ-swap with σ-zero in docs/evidence/stronger.md."""
-    rows = [
-        {
-            "network": _title(row["network"]) + (", with a target" if row["goal"] == "targeted" else ""),
-            "queries": row["queries"],
-            "σ-zero → σ-swap": f"{row['sigma_zero']} → {row['sigma_swap']}",
-            "difference": f"{row['percent']} % [{row['low']}, {row['high']}]".replace("-", "−"),
-            "ASR10": f"{row['asr_10_sigma_zero']} → {row['asr_10_sigma_swap']}",
-        }
-        for row in sorted(found, key=lambda row: (row["goal"] == "targeted", row["network"], int(row["queries"])))
-    ]
+    shown: dict[str, Row] = {}
+    for row in sorted(found, key=lambda row: (row["goal"] == "targeted", row["network"], int(row["queries"]))):
+        name = _title(row["network"]) + (", with a target" if row["goal"] == "targeted" else "")
+        percent = f"{row['percent']} % [{row['low']}, {row['high']}]".replace("-", "−")
+        there = shown.setdefault(name, {"queries": name})
+        there[row["queries"]] = f"{row['sigma_zero']} → {row['sigma_swap']}, {percent}"
     counts = ", ".join(dict.fromkeys(f"{_title(row['network'])} {int(row['rows']):,}" for row in found))
     seeds_there = sorted({row["seeds"] for row in found}, key=int)
+    spread = seeds_there[:: max(1, len(seeds_there) - 1)]
     devices = "; ".join(dict.fromkeys(f"{row['device']}, torch {row['torch']}, {row['precision']}" for row in found))
     return (
-        f"Mean l0 of all samples ({counts}) and {' to '.join(seeds_there[:: max(1, len(seeds_there) - 1)])} seeds of "
-        "σ-swap (σ-zero draws nothing), and the difference with its 95 % bootstrap interval, paired by sample. "
+        f"Mean l0 of σ-zero → σ-swap over all samples ({counts}) and {' to '.join(spread)} seeds of σ-swap (σ-zero "
+        "draws nothing), and the difference with its 95 % bootstrap interval, paired by sample. "
         f"{devices}; `sigmazero run experiments/stronger.toml --precision tf32` repeats it, "
-        f"[stronger.csv](stronger.csv) has the cells.\n\n{markdown(rows)}\n"
+        f"[stronger.csv](stronger.csv) has the cells.\n\n{markdown(list(shown.values()))}\n"
     )
 
 

@@ -21,7 +21,5 @@ def transfer(store: options.StoreFile, trust_code: options.TrustCode = False) ->
     with Store(store):  # a store that is not there must not be made
         pass
     with Store(store, write=True) as opened:
-        asked = asking.transfer(
-            opened, inputs.loader(trust_code), lambda info: warn(f"{info.attack} on {info.model}")
-        )
+        asked = asking.transfer(opened, inputs.loader(trust_code), lambda info: warn(f"{info.attack} on {info.model}"))
     echo(f"{asked} examples tested" if asked else "nothing is left to test")
