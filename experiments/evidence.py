@@ -292,9 +292,9 @@ def page() -> str:
         "# The paper's tables, ours beside them\n",
         f"{len(here)} of {len(every)} printed rows (table × model × attack × budget) are compared; "
         f"{len(every) - len(here)} wait for weights ([which](networks.md#what-waits)). Every table is one command. "
-        f"Figures are ours/the paper's, {_measured(here)}. Queries (q, in thousands) and seconds (s) are per sample; "
-        "ours count the clean check and the verification. Several plans shared the device, which costs seconds. "
-        "[mnist.csv](mnist.csv) has every cell with its key and its memory.\n",
+        f"Figures are ours/the paper's, {_measured(here)}. Queries (q, in thousands) are per sample; ours count "
+        "the clean check and the verification. [mnist.csv](mnist.csv) has every cell with its key, seconds and memory; "
+        "several plans shared the device.\n",
     ]
     for number in sorted({each.table for each in here}, key=int):
         some = [each for each in here if each.table == number]
@@ -341,9 +341,8 @@ def _shown(row: Sequence[Compared], several: bool) -> Row:
             shown[f"{name}{each.printed.get('budget', '')}"] = f"{_text(ours, digits)}/{_text(theirs, digits)}"
     odd = any(word in there["note"] for word in ODD)
     k, ending = (there["budget"], "_at_smallest") if "budget" in there else ("", "")
-    for heading, name, digits in (("q", "kqueries", 2), ("s", "seconds", 3)):
-        theirs_text = "" if odd else there[f"{name}{ending}"]
-        shown[heading + k] = f"{float(line[name]):.{digits}f}" + (f"/{theirs_text}" if theirs_text else "")
+    theirs_text = "" if odd else there[f"kqueries{ending}"]
+    shown[f"q{k}"] = f"{float(line['kqueries']):.2f}" + (f"/{theirs_text}" if theirs_text else "")
     return shown
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -45,6 +43,8 @@ def demo(
       sigmazero demo --limit 20 -o demo/
       sigmazero demo --tabular
     """
+    import torch
+
     from sigmazero.bench.loader import Loader, clean_rows
     from sigmazero.data import load
     from sigmazero.report.figures import pictures, style
@@ -54,7 +54,8 @@ def demo(
 
     name, networks = BUNDLED[tabular]
     attacks, path = ATTACKS[tabular], out / f"{name}-{limit}-{steps}.db"  # a page has one choice of samples
-    with one_thread(), console.warnings_as_lines():
+    torch.set_num_threads(1)  # models this small gain little from more, which wait for each other on a busy machine
+    with console.warnings_as_lines():
         done = [
             sz.evaluate(network, name, attacks, store=path, limit=limit, steps=steps, progress=True)
             for network in networks
@@ -78,16 +79,3 @@ def demo(
     commands = NEXT[tabular] | {f"sigmazero view {path} --open": "the results in the browser, sample by sample"}
     for command, why in commands.items():
         console.echo(f"  {command:<{max(map(len, commands))}}  # {why}")
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Use one thread: models this small gain little from more, which wait for each other on a busy machine."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
