@@ -292,9 +292,9 @@ def page() -> str:
         "# The paper's tables, ours beside them\n",
         f"{len(here)} of {len(every)} printed rows (table × model × attack × budget) are compared; "
         f"{len(every) - len(here)} wait for weights ([which](networks.md#what-waits)). Every table is one command. "
-        f"Figures are ours/the paper's, {_measured(here)}. Queries (q, in thousands) are per sample; ours count "
-        "the clean check and the verification. [mnist.csv](mnist.csv) has every cell with its key, seconds and memory; "
-        "several plans shared the device.\n",
+        f"Figures are ours/the paper's, then ours less the paper's, {_measured(here)}. Queries (q, in thousands) and "
+        "seconds (s) are per sample; ours count the clean check and the verification. Several plans shared the device, "
+        "which costs seconds. [mnist.csv](mnist.csv) has the key of every cell.\n",
     ]
     for number in sorted({each.table for each in here}, key=int):
         some = [each for each in here if each.table == number]
@@ -335,19 +335,31 @@ def _shown(row: Sequence[Compared], several: bool) -> Row:
     shown = {"model": there["model"], "attack": there["attack"]}
     if several:
         shown["n"] = f"{int(line['samples']):,}"
+    less = []
     for each in row:
         for name, ours, theirs in each.figures():
             digits = 0 if name == "median" else 1
             shown[f"{name}{each.printed.get('budget', '')}"] = f"{_text(ours, digits)}/{_text(theirs, digits)}"
+            less.append(_less(ours, theirs, digits))
+    shown["ours less the paper's"] = ", ".join(less)
     odd = any(word in there["note"] for word in ODD)
     k, ending = (there["budget"], "_at_smallest") if "budget" in there else ("", "")
-    theirs_text = "" if odd else there[f"kqueries{ending}"]
-    shown[f"q{k}"] = f"{float(line['kqueries']):.2f}" + (f"/{theirs_text}" if theirs_text else "")
+    for heading, name, digits in (("q", "kqueries", 2), ("s", "seconds", 3)):
+        theirs_text = "" if odd else there[f"{name}{ending}"]
+        shown[heading + k] = f"{float(line[name]):.{digits}f}" + (f"/{theirs_text}" if theirs_text else "")
+    memory = f"{float(line['memory_gb']):.2f}" if line["memory_gb"] else "–"
+    shown["GB"] = f"{memory}/{there['vram_gb'] or '–'}"
     return shown
 
 
 def _text(value: float, digits: int) -> str:
     return "∞" if math.isinf(value) else f"{value:.{digits}f}" if digits or value == int(value) else f"{value:.1f}"
+
+
+def _less(ours: float, theirs: float, digits: int) -> str:
+    if ours == theirs or abs(ours - theirs) < 0.5 * 10**-digits:
+        return "0"
+    return "∞" if math.isinf(ours - theirs) else f"{ours - theirs:+.{digits}f}".replace("-", "−")
 
 
 def _differences(here: Sequence[Compared]) -> list[str]:
@@ -493,9 +505,8 @@ def networks() -> str:
     parts = [
         "# Networks that the paper does not have\n",
         "Most of the paper's networks need weights that not everybody can have. These rows are of other networks, "
-        "for which the paper prints nothing, with its 1000 steps (sparse-rs 2000). ASR, median and mean count "
-        "features, or pixels with all their channels. q is thousands of queries per sample. "
-        "[networks.csv](networks.csv) has every cell with its key and its seconds.\n",
+        "for which the paper prints nothing. ASR, median and mean count features, or pixels with all their channels. "
+        "q is thousands of queries per sample. [networks.csv](networks.csv) has the key of every cell.\n",
         f"Measured on {_devices(some)}, which several plans shared.\n",
     ]
     for model in dict.fromkeys(row["model"] for row in some):
@@ -519,12 +530,14 @@ def _devices(some: Sequence[Row]) -> str:
 def _network_row(row: Row) -> Row:
     shares = {f"ASR{word}": f"{100 * float(row[f'asr_{k}']):.1f}" for k, word in ((10, 10), (24, 24), ("inf", "∞"))}
     means = {"median": _text(float(row["median_l0"]), 0), "mean": _text(float(row["mean_l0"]), 2)}
-    return {"attack": row["label"], "unit": row["unit"], **shares, **means, "q": f"{float(row['kqueries']):.2f}"}
+    cost = {"q": f"{float(row['kqueries']):.2f}", "s": f"{float(row['seconds']):.3f}"}
+    return {"attack": row["label"], "steps": row["steps"], "unit": row["unit"], **shares, **means, **cost}
 
 
 def _budget_row(row: Row) -> Row:
-    share, queries = f"{100 * float(row['asr_inf']):.1f}", f"{float(row['kqueries']):.2f}"
-    return {"attack": row["label"], "unit": row["unit"], "k": row["budget"], "ASR": share, "q": queries}
+    share = {"ASR": f"{100 * float(row['asr_inf']):.1f}"}
+    cost = {"q": f"{float(row['kqueries']):.2f}", "s": f"{float(row['seconds']):.3f}"}
+    return {"attack": row["label"], "steps": row["steps"], "unit": row["unit"], "k": row["budget"], **share, **cost}
 
 
 def _waiting() -> list[str]:
@@ -534,30 +547,16 @@ def _waiting() -> list[str]:
     for number in sorted({each.table for each in every}, key=int):
         some = [each for each in every if each.table == number and each.line is None]
         if some:
-            models = {each.printed["model"] for each in some}
-            rows.append({"table": number, "rows": str(len(some)), "models": _spans(models)})
+            models = ", ".join(
+                sorted({each.printed["model"] for each in some}, key=lambda name: (name[0], int(name[1:])))
+            )
+            rows.append({"table": number, "rows": str(len(some)), "models": models})
     return [
         "## What waits\n",
         f"{sum(int(row['rows']) for row in rows)} printed rows wait for weights ([where they are](../models.md)), "
         "those of I1 to I8 for ImageNet's pictures too. The plans run them as soon as the files are there.\n",
         markdown(rows) + "\n",
     ]
-
-
-def _spans(models: Iterable[str]) -> str:
-    """Return names of models with ranges.
-
-    >>> _spans(["C1", "C3", "C2", "I5"])
-    'C1 to C3, I5'
-    """
-    found: list[list[tuple[str, int]]] = []
-    for letter, number in sorted((name[0], int(name[1:])) for name in models):
-        if found and found[-1][-1] == (letter, number - 1):
-            found[-1].append((letter, number))
-        else:
-            found.append([(letter, number)])
-    ends = [[f"{letter}{number}" for letter, number in (run[0], run[-1])[: len(run)]] for run in found]
-    return ", ".join(" to ".join(each) for each in ends)
 
 
 # Tables in pages that are written by hand -----------------------------------------------------------------------------
@@ -574,21 +573,24 @@ def filled(name: str, source: str, make: Callable[[Sequence[Row]], str]) -> str:
 
 def stronger(found: Sequence[Row]) -> str:
     """Return the comparison of σ-swap with σ-zero in docs/evidence/stronger.md."""
-    shown: dict[str, Row] = {}
-    for row in sorted(found, key=lambda row: (row["goal"] == "targeted", row["network"], int(row["queries"]))):
-        name = _title(row["network"]) + (", with a target" if row["goal"] == "targeted" else "")
-        percent = f"{row['percent']} % [{row['low']}, {row['high']}]".replace("-", "−")
-        there = shown.setdefault(name, {"queries": name})
-        there[row["queries"]] = f"{row['sigma_zero']} → {row['sigma_swap']}, {percent}"
+    rows = [
+        {
+            "network": _title(row["network"]) + (", with a target" if row["goal"] == "targeted" else ""),
+            "queries": row["queries"],
+            "σ-zero → σ-swap": f"{row['sigma_zero']} → {row['sigma_swap']}",
+            "difference": f"{row['percent']} % [{row['low']}, {row['high']}]".replace("-", "−"),
+            "ASR10": f"{row['asr_10_sigma_zero']} → {row['asr_10_sigma_swap']}",
+        }
+        for row in sorted(found, key=lambda row: (row["goal"] == "targeted", row["network"], int(row["queries"])))
+    ]
     counts = ", ".join(dict.fromkeys(f"{_title(row['network'])} {int(row['rows']):,}" for row in found))
     seeds_there = sorted({row["seeds"] for row in found}, key=int)
-    spread = seeds_there[:: max(1, len(seeds_there) - 1)]
     devices = "; ".join(dict.fromkeys(f"{row['device']}, torch {row['torch']}, {row['precision']}" for row in found))
     return (
-        f"Mean l0 of σ-zero → σ-swap over all samples ({counts}) and {' to '.join(spread)} seeds of σ-swap (σ-zero "
-        "draws nothing), and the difference with its 95 % bootstrap interval, paired by sample. "
+        f"Mean l0 of all samples ({counts}) and {' to '.join(seeds_there[:: max(1, len(seeds_there) - 1)])} seeds of "
+        "σ-swap (σ-zero draws nothing), and the difference with its 95 % bootstrap interval, paired by sample. "
         f"{devices}; `sigmazero run experiments/stronger.toml --precision tf32` repeats it, "
-        f"[stronger.csv](stronger.csv) has the cells.\n\n{markdown(list(shown.values()))}\n"
+        f"[stronger.csv](stronger.csv) has the cells.\n\n{markdown(rows)}\n"
     )
 
 
@@ -644,38 +646,26 @@ def _without(*names: str) -> Callable[[Sequence[Row]], list[Row]]:
 
 
 def _formats(found: Sequence[Row]) -> list[Row]:
-    """Return a line per network and attack, with what is shown at each number of queries."""
-    queries = sorted({row["queries"] for row in found}, key=int)
-    there = {(row["network"], row["attack"], row["queries"]): row for row in found}
+    """Return a line per network and number of queries."""
+    there = {(row["network"], int(row["queries"]), row["attack"]): row for row in found}
     made = []
-    for network, attack in sorted({key[:2] for key in there}):
-        line = {"network": network, "attack": attack.replace("sigma", "σ")}
-        for many in queries:
-            row = there.get((network, attack, many))
-            ends = [f"{float(row[name]):+.1f}".replace("-", "−") for name in ("percent", "low", "high")] if row else []
-            line[many] = "{:.1f}, {} [{}, {}]".format(float(row["default"]), *ends) if row else "–"
+    for network, queries in sorted({key[:2] for key in there}):
+        line = {"network": network, "queries": str(queries)}
+        for attack, name in (("sigma-swap", "σ-swap"), ("sigma-zero", "σ-zero")):
+            row = there.get((network, queries, attack))
+            line[f"{name} strict"], line[f"{name} default"] = (row["strict"], row["default"]) if row else ("–", "–")
+            line[f"{name} %"] = f"{row['percent']} [{row['low']}, {row['high']}]" if row else "–"
         made.append(line)
     return made
 
 
-def _copies(found: Sequence[Row]) -> list[Row]:
-    """Return a line per network, with the four copies of a number format in one text."""
-    kinds = ("as it is", "folded", "last", "folded last")
-    return [
-        {"network": row["network"], "rows": row["rows"]}
-        | {name: "/".join(row[f"{name} {kind}"] or "–" for kind in kinds) for name in ("tf32", "fp32", "bf16")}
-        for row in found
-    ]
-
-
 def _by_queries(found: Sequence[Row]) -> list[Row]:
-    """Return a line per attack that is not a mere trial, with the mean, the median and the samples lost."""
+    """Return a line per attack, with the mean, the median and the samples lost at each number of queries."""
     queries = sorted({row["queries"] for row in found}, key=int)
     shown = {(row["attack"], row["queries"]): _means(row) for row in found}
     return [
         {"attack": name} | {q: shown.get((name, q), "–") for q in queries}
         for name in sorted({row["attack"] for row in found})
-        if name in SHOWN
     ]
 
 
@@ -684,28 +674,28 @@ def _means(row: Row) -> str:
     return f"{row['mean']} / {row['median']}{lost}"
 
 
-SHOWN = ("ladder, momentum 0.8", "ladder 40 %, then the search", "saliency", "sigma-swap", "sigma-zero")
 # Heading, file, how its lines become those of the table, and what is shown.
 MEASURED: tuple[tuple[str, str, Callable[[Sequence[Row]], list[Row]], str], ...] = (
     (
         "A default process and a strict one",
         "formats.csv",
         _formats,
-        "Mean l0 with torch's defaults (convolutions in TF32), and by how many percent it is above that with TF32 off "
-        "(strict), with the 95 % bootstrap interval, paired by sample. σ-swap: mean over three seeds from 50 to 200 "
-        "queries (ResNet-50: one); σ-zero: one seed, queries / 2 steps and its checks besides. The first 1,000 rows of "
-        "MNIST, 1,000 (ResNet-20) and 256 (PreActResNet-18) of CIFAR-10, 49 photos that the ResNet-50 classifies "
-        "correctly. A sample that was not fooled counts as all its features. [Two formats cost three "
-        "queries](../decisions.md).",
+        "Mean l0 with TF32 off (strict) and with torch's defaults (convolutions in TF32), and the difference "
+        "in percent with the 95 % bootstrap interval, paired by sample. σ-swap: mean over three seeds from 50"
+        " to 200 queries (ResNet-50: one); σ-zero: one seed, queries / 2 steps and its checks besides. The "
+        "first 1,000 rows of MNIST, 1,000 (ResNet-20) and 256 (PreActResNet-18) of CIFAR-10, 49 photos that "
+        "the ResNet-50 classifies correctly. A sample that was not fooled counts as all its features. A "
+        "default process checks in two formats: of few queries it has three fewer to search with "
+        "([decision](../decisions.md)).",
     ),
     (
         "Copies of a network",
         "copies.csv",
-        _copies,
-        "Milliseconds of a captured forward and backward pass: as it is/with batch norms folded/with channels last/"
-        "with both; random weights except SmallCNN. Both together are the fastest in TF32 and bf16, and slower in "
-        "strict fp32 on large networks; channels last alone can be slower. So channels last are used where norms were "
-        "folded and products are not strict (`run.search_model`).",
+        _without("commit"),
+        "Milliseconds of a captured forward and backward pass: as it is, with batch norms folded, with channels "
+        "last, with both; random weights except SmallCNN. Folded with channels last is the fastest in TF32 and bf16, "
+        "and slower in strict fp32 on large networks; with batch norms left channels last can be slower. So channels "
+        "last are used where norms were folded and products are not strict (`run.search_model`).",
     ),
     (
         "Whole calls at 224 × 224",
@@ -721,8 +711,7 @@ MEASURED: tuple[tuple[str, str, Callable[[Sequence[Row]], list[Row]], str], ...]
         _by_queries,
         "Mean / median l0 by number of queries: ResNet-50, the 49 photos that it classifies correctly, default "
         "process, one seed. A ladder makes whole choices, their number by bisection; the one with momentum 0.8 is "
-        "σ-swap below 75 queries. Photos that were not fooled are lost, and left out of a mean. The file has six other "
-        "variants.",
+        "σ-swap below 75 queries. Photos that were not fooled are lost, and left out of a mean.",
     ),
     (
         "Small inputs, few queries",

@@ -27,7 +27,6 @@ def plot(
     setting: list[str] | None = typer.Option(
         None, "--set", metavar="KEY=VALUE", help="An option of the figure, such as log=true (repeatable)."
     ),
-    k: options.Ks = None,
     mix: options.Mix = False,
     trust_code: options.TrustCode = False,
 ) -> None:
@@ -55,7 +54,7 @@ def plot(
     output.check_files([path], [store])
     with Store(store) as opened:
         clean = partial(clean_rows, opened, loader=inputs.loader(trust_code, "cpu"))
-        request = Request(groups(load(opened), mix), opened, clean, inputs.numbers(k) or (), values)
+        request = Request(groups(load(opened), mix), opened, clean, values)
         wrote(*chosen.write(request, path))
 
 
