@@ -104,7 +104,7 @@ def test_a_plans_name_stays_in_its_folder(sigmazero, folder, name):
         (("plot", "pareto", "--set", "log=true"), "it has none"),
         (("plot", "curves", "-o", "s.db"), "would overwrite"),
         (("plot", "curves", "-o", "c.gif"), "c.gif"),
-        (("report", "--cost"), "--cost"),
+        (("plot", "curves", "--cost"), "--cost"),
         (("report", "-o", "s.db", "--to", "csv"), "would overwrite"),
         (("report", "-o", "t.docx"), "t.docx"),
         (("report", "--samples", 3), "--samples 3"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from sigmazero.bench.loader import Loader
     from sigmazero.bench.plan import ModelSpec
     from sigmazero.data import Rows
+    from sigmazero.report.runs import Run
 
 
 def loader(trust_code: bool, device: str = "auto") -> Loader:
@@ -140,3 +142,13 @@ def numbers(texts: list[str] | None) -> list[float] | None:
         return [float(part) for part in parts] or None
     except ValueError:
         raise ValueError(f"--k {','.join(parts)}: give numbers, such as --k 24,50") from None
+
+
+def priced(runs: Sequence[Run]) -> list[Run]:
+    """Return the runs that count cost instead of changes; refuse a store without costs."""
+    from sigmazero.report.runs import by_cost
+
+    found = by_cost(runs)
+    if runs and not found:
+        raise ValueError("--cost: no run in the store has a space with costs and no budget; leave it out")
+    return found

@@ -68,4 +68,5 @@ TrustCode = Annotated[
 Ks = Annotated[
     list[str] | None, typer.Option("--k", metavar="K", help="Show success rates at K changes: 24,50 (repeatable).")
 ]
+Cost = Annotated[bool, typer.Option("--cost", help="Count the cost of changes instead of their number.")]
 Mix = Annotated[bool, typer.Option("--mix", help="Allow runs with different settings side by side.")]

@@ -27,6 +27,7 @@ def plot(
     setting: list[str] | None = typer.Option(
         None, "--set", metavar="KEY=VALUE", help="An option of the figure, such as log=true (repeatable)."
     ),
+    cost: options.Cost = False,
     mix: options.Mix = False,
     trust_code: options.TrustCode = False,
 ) -> None:
@@ -54,7 +55,8 @@ def plot(
     output.check_files([path], [store])
     with Store(store) as opened:
         clean = partial(clean_rows, opened, loader=inputs.loader(trust_code, "cpu"))
-        request = Request(groups(load(opened), mix), opened, clean, values)
+        runs = inputs.priced(load(opened)) if cost else load(opened)
+        request = Request(groups(runs, mix), opened, clean, values)
         wrote(*chosen.write(request, path))
 
 

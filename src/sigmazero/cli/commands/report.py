@@ -41,7 +41,7 @@ def report(
         None, help="Which table; by default one that the store has."
     ),
     k: options.Ks = None,
-    cost: bool = typer.Option(False, "--cost", help="Count the cost of changes instead of their number."),
+    cost: options.Cost = False,
     intervals: bool = typer.Option(False, "--intervals", help="Show 95 % intervals."),
     compare: Literal["paper"] | None = typer.Option(None, help="Show the paper's figures beside ours."),
     samples: int | None = typer.Option(
@@ -94,8 +94,7 @@ def report(
                 raise ValueError("a page has every table, with changes and costs; leave --table and --cost out")
             _write_page(out, opened, chosen, trust_code, ks=ks, mix=mix, compare=against, limit=samples)
             return
-        if cost and chosen and not (chosen := runs.by_cost(chosen)):
-            raise ValueError("--cost: no run in the store has a space with costs and no budget; leave it out")
+        chosen = inputs.priced(chosen) if cost else chosen
         made = build(table or (kinds(chosen) or ["minimum-norm"])[0], chosen, ks, mix)
         budgeted = sum(run.budget is not None for run in chosen)
         if table is None and 0 < budgeted < len(chosen):
