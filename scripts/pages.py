@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from typer.main import get_command
 
@@ -17,10 +17,9 @@ from sigmazero.attacks.registry import idea, parameter_rows
 from sigmazero.bench import plan_file
 from sigmazero.cli import app
 from sigmazero.cli.app import PANELS
-from sigmazero.cli.commands.list import attack_rows, counts_pixels, model_rows
+from sigmazero.cli.commands.list import attack_rows, counts_pixels, dataset_rows, model_rows, short
 from sigmazero.core.attack import Attack
 from sigmazero.core.findings import CODES
-from sigmazero.data import DATASETS
 from sigmazero.report.formats import markdown
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -79,9 +78,10 @@ def option(one: Any) -> dict[str, str]:
     argument = one.param_type_name == "argument"
     flag = argument or getattr(one, "is_flag", False)
     default = "" if one.default is None or one.default is False else f"`{one.default}`"
+    choices = ", ".join(f"`{each}`" for each in get_args(one.type_descriptor.annotation))
     return {
         "option": f"`{one.metavar}`" if argument else ", ".join(f"`{name}`" for name in one.opts),
-        "value": "" if flag else (one.metavar or "one of a few"),
+        "value": "" if flag else (one.metavar or choices),
         "default": "required" if one.required else default,
         "meaning": one.help or "",
     }
@@ -137,26 +137,13 @@ def zoo() -> Iterator[str]:
     names = {entry.code: entry.robustbench or "–" for entry in models.entries().values()}
     yield "# Models and data sets"
     yield "Name a model by its code or its RobustBench name. `sigmazero fetch CODE` downloads its weights."
-    yield markdown([row | {"RobustBench name": names[row["code"]]} for row in model_rows()])
+    yield markdown([short(row) | {"RobustBench name": names[row["code"]]} for row in model_rows()])
     yield "## Data sets"
     yield (
         "Name a data set, or give an `.npz` file with the arrays `images` and `labels`, a [table](tables.md), or a "
         "folder with a sub-folder of pictures for each class."
     )
-    yield markdown(
-        [
-            {
-                "name": known.name,
-                "what it is": known.description,
-                "rows": f"{known.size:,}",
-                "shape": "×".join(map(str, known.shape)),
-                "classes": str(known.classes),
-                "files": known.needs or "none",
-                "from": known.published,
-            }
-            for known in DATASETS.values()
-        ]
-    )
+    yield markdown([{name: text for name, text in row.items() if name != "needs"} for row in dataset_rows()])
 
 
 def plans() -> Iterator[str]:

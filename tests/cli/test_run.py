@@ -59,20 +59,6 @@ def test_a_dry_run_shows_what_is_done(sigmazero):
     assert "0/24" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        (["--model", "net.py:biuld"], "has no model 'net.py:biuld'; did you mean 'net.py:build'?"),
-        (["--attack", "fmnn"], "has no attack 'fmnn'"),
-    ],
-)
-def test_a_name_that_the_plan_lacks_is_one_line(sigmazero, folder, given, words):
-    done = sigmazero("run", "plan.toml", *given, "--trust-code")
-    assert done.exit_code == 2
-    assert words in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
-
-
 def test_trials_and_shards_have_stores_of_their_own():
     plan = Plan("p", "", ())
     names = [store_path(plan, None, limit, shard).name for limit in (None, 4) for shard in (None, Shard(3, 16))]

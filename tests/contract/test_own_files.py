@@ -136,13 +136,13 @@ def test_a_pickled_pipeline_and_the_file_of_its_table(tmp_path, monkeypatch):
     assert list(fields) == ["row", "field", "before", "after", "cost"]
     assert fields.groupby("row").size().reindex(ids, fill_value=0).tolist() == result.changes.int().tolist()
     assert (after["income"].isna() == before["income"].isna()).all()
-    assert run_command("export", "a.db", "--table", "people.csv", "-o", "fields.csv").code == 0
+    assert run_command("export", "a.db", "--fields", "people.csv", "-o", "fields.csv").code == 0
     written = pd.read_csv("fields.csv")
     fooled = fields[
         fields["row"].isin([number for number, hit in zip(ids, result.success.tolist(), strict=True) if hit])
     ]
     pd.testing.assert_frame_equal(written.drop(columns="attack").astype(str), fooled.reset_index(drop=True).astype(str))
-    other = run_command("export", "a.db", "--table", "people.csv", "-o", "fields.parquet")
+    other = run_command("export", "a.db", "--fields", "people.csv", "-o", "fields.parquet")
     assert (other.code, "ends in .csv" in other.stderr) == (2, True)
 
 

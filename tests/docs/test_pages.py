@@ -27,6 +27,7 @@ def test_pages_made_from_the_code_have_every_command_option_and_attack():
         assert f"### sigmazero {name}\n" in made["cli.md"]
         for parameter in command.commands[name].params:
             assert all(f"`{option}`" in made["cli.md"] for option in parameter.opts if option.startswith("--"))
+    assert "| `--engine` | `local`, `processes`, `ray` |" in made["cli.md"]
     assert all(f"\n## {name}\n" in made["attacks.md"] for name in ATTACKS)
 
 

@@ -50,11 +50,11 @@ class Commands(Mapping[str, Any]):
         if made is None:
             made = typer.Typer(**SETTINGS)
             made.command(name)(getattr(module, name))
-        command = get_command(made)
+        command: Any = get_command(made)
         command.name = name
         for each in (command, *getattr(command, "commands", {}).values()):
-            each.help = "\n\n".join(map(_paragraph, (each.help or "").split("\n\n")))
-        command.rich_help_panel = next(panel for panel, names in PANELS.items() if name in names)  # type: ignore[attr-defined]
+            each.help = "\n\n".join(map(_joined, (each.help or "").split("\n\n")))
+        command.rich_help_panel = next(panel for panel, names in PANELS.items() if name in names)
         return command
 
     def __iter__(self) -> Iterator[str]:
@@ -66,9 +66,9 @@ class Commands(Mapping[str, Any]):
         return len(NAMES)
 
 
-def _paragraph(text: str) -> str:
+def _joined(paragraph: str) -> str:
     """Join the lines of a paragraph, which typer would break where the source does; not those of an example."""
-    return text if "\b" in text else text.replace("\n", " ")
+    return paragraph if "\b" in paragraph else paragraph.replace("\n", " ")
 
 
 class App(TyperGroup):
@@ -82,15 +82,11 @@ class App(TyperGroup):
         """Run the command line and exit. `--debug` may come anywhere."""
         words = [str(word) for word in (sys.argv[1:] if args is None else args)]
         debug = "--debug" in words or os.environ.get("SIGMAZERO_DEBUG", "0") not in ("", "0")
-        options["standalone_mode"] = False
         console.prepare()
         code = 2
         try:
+            options["standalone_mode"] = False
             code = super().main([word for word in words if word != "--debug"], **options) or 0
-            sys.stdout.flush()
-        except BrokenPipeError:
-            console.discard()
-            code = 141
         except Exception as error:
             if debug and not hasattr(error, "format_message"):
                 raise
@@ -103,7 +99,9 @@ class App(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run the command; for these two exceptions typer has other exit codes."""
         try:
-            return super().invoke(ctx)
+            done = super().invoke(ctx)
+            sys.stdout.flush()
+            return done
         except KeyboardInterrupt:
             console.warn("interrupted")
             raise typer.Exit(130) from None

@@ -58,11 +58,6 @@ def warn_of(lines: Sequence[str]) -> None:
         warn(f"and {len(lines) - MAX_LINES} more")
 
 
-def write(text: str) -> None:
-    """Print the text of a file unchanged."""
-    sys.stdout.write(text)
-
-
 def show(lines: Sequence[Any], left: Sequence[str] = (), *, down: bool = False) -> None:
     """Print rows as a table; `left` names the columns that are aligned to the left."""
     from sigmazero.report.formats import rich_table

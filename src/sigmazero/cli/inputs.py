@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
     import sigmazero as sz
     from sigmazero.bench.loader import Loader
-    from sigmazero.bench.plan import DataSpec, ModelSpec
+    from sigmazero.bench.plan import ModelSpec
     from sigmazero.data import Rows
     from sigmazero.report.runs import Run
 
 
-def loader(device: str, trust_code: bool) -> Loader:
+def loader(trust_code: bool, device: str = "auto") -> Loader:
     """Return a loader for the models and rows of plans and stores; it runs their code only if that is trusted."""
     from sigmazero.bench.loader import EVERYTHING, Loader
 
@@ -40,27 +40,14 @@ def model_spec(
     return spec.on(DataSpec(data, data))
 
 
-def load_rows(
-    name: str,
-    rows: str | None,
-    limit: int | None,
-    shuffle: int | None,
-    bounds: tuple[float, float] | None = None,
-) -> Rows:
+def load_rows(name: str, rows: str | None, limit: int | None, bounds: tuple[float, float] | None = None) -> Rows:
     """Load the chosen rows; say so if 8-bit values of a user's own file were scaled."""
     from sigmazero import data
 
-    chosen = data.load(name, rows=rows, limit=limit, seed=shuffle, bounds=bounds)
+    chosen = data.load(name, rows=rows, limit=limit, bounds=bounds)
     if chosen.scaled and name not in data.DATASETS:
         warn(f"{chosen.name} holds 8-bit values; they were divided by 255")
     return chosen
-
-
-def data_spec(name: str, rows: str | None, limit: int | None, shuffle: int | None) -> DataSpec:
-    """Return the data spec that a store keeps."""
-    from sigmazero.bench.plan import DataSpec
-
-    return DataSpec(Path(name).name or name, name, rows, limit, shuffle)
 
 
 def load_model(spec: ModelSpec, device: str) -> nn.Module:
@@ -108,28 +95,15 @@ def assignments(pairs: list[str] | None) -> dict[str, Any]:
     return found
 
 
-def constraints(space: Path | None, bounds: tuple[float, float] | None, mask: Path | None = None) -> dict[str, Any]:
+def constraints(space: Path | None, bounds: tuple[float, float] | None) -> dict[str, Any]:
     """Return what may change, as keyword arguments of `sz.evaluate` and `sz.gate`."""
     from sigmazero.spaces.space import Space
 
-    for name, given in (("--bounds", bounds), ("--mask", mask)):
-        if space is not None and given is not None:
-            raise ValueError(f"{name} and --space are both given; leave {name} out and say in {space} what may change")
-    found: dict[str, Any] = {} if bounds is None else {"bounds": bounds}
-    if mask is not None:
-        found["mask"] = _mask(mask)
+    if space is not None and bounds is not None:
+        raise ValueError(f"--bounds and --space are both given; leave --bounds out and say in {space} what may change")
     if space is not None:
-        found["space"] = Space.from_toml(space)
-    return found
-
-
-def _mask(path: Path) -> Any:
-    import numpy as np
-
-    try:
-        return np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise ValueError(f"{path}: not an array ({error}); write booleans with numpy.save") from None
+        return {"space": Space.from_toml(space)}
+    return {} if bounds is None else {"bounds": bounds}
 
 
 def target(text: str | None, rows: Rows) -> str | int | None:

@@ -1,10 +1,12 @@
-"""Options that several commands share, each with one meaning."""
+"""Arguments and options that several commands share, each with one meaning."""
 
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
+
+from sigmazero.cli.inputs import allowed_codes
 
 # Options by the panel of the help that shows them.
 about_data, about_attack, about_changes, about_run, about_gate = (
@@ -14,16 +16,10 @@ about_data, about_attack, about_changes, about_run, about_gate = (
 GROUP: Any = {"add_completion": False, "no_args_is_help": True}  # settings of a command that has commands
 
 ModelName = Annotated[
-    str,
-    typer.Argument(
-        metavar="MODEL", help="A code such as M1, file.py:build, package.module:build, or an .onnx or .pt2 file."
-    ),
+    str, typer.Argument(metavar="MODEL", help="A code such as M1, file.py:build, package.module:build, .onnx or .pt2.")
 ]
 DataName = Annotated[
-    str,
-    typer.Argument(
-        metavar="DATA", help="A data set's name, an .npz file of images and labels, a table, or a folder of pictures."
-    ),
+    str, typer.Argument(metavar="DATA", help="A name, an .npz of images and labels, a table, or a folder of pictures.")
 ]
 StoreFile = Annotated[Path, typer.Argument(metavar="STORE", help="A store, such as runs/small.db.")]
 
@@ -36,52 +32,41 @@ RowNumbers = Annotated[str | None, about_data(metavar="ROWS", help="Use these ro
 Limit = Annotated[
     int | None, about_data(metavar="N", help="Use at most N rows: a fixed sample with each class in its share.")
 ]
-Shuffle = Annotated[int | None, about_data(metavar="N", help="Draw the rows of --limit at random, by this seed.")]
 
-Steps = Annotated[int | None, about_attack(metavar="N", help="Steps of the attack; by default its own number.")]
 UnitName = Annotated[
     Literal["feature", "pixel"],
-    about_attack("--unit", help="What counts as one change: a value, or a pixel with all its channels."),
+    about_attack(help="What counts as one change: a value, or a pixel with all its channels."),
 ]
 Seed = Annotated[int, about_attack(metavar="N", help="Seed of the attack's random numbers.")]
+UpTo = Annotated[int, about_attack(metavar="N", help="Try to prove robustness against up to N changes.")]
+TimeLimit = Annotated[float | None, about_attack(metavar="SECONDS", help="Stop the proof of one row after this time.")]
 
 SpaceFile = Annotated[
     Path | None,
-    about_changes(
-        "--space", metavar="FILE", help="A constraint file (TOML): what may change, to which values, at what cost."
-    ),
+    about_changes(metavar="FILE", help="A constraint file (TOML): what may change, to which values, at what cost."),
 ]
 Bounds = Annotated[
     tuple[float, float] | None,
-    about_changes("--bounds", metavar="LOW HIGH", help="Range of the input values; 0 and 1 by default."),
-]
-MaskFile = Annotated[
-    Path | None,
-    about_changes("--mask", metavar="FILE", help="An .npy file of booleans: true where a value may change."),
+    about_changes(metavar="LOW HIGH", help="Range of the input values; 0 and 1 by default."),
 ]
 
 BatchSize = Annotated[int | None, about_run(metavar="N", help="Rows in a batch.")]
 Device = Annotated[str, about_run(metavar="NAME", help="cpu, cuda, cuda:1, or auto: cuda if there is one.")]
-Precision = Annotated[
-    Literal["fp32", "tf32", "bf16"] | None, about_run(help="Number format of the search; by default torch's settings.")
-]
 KeepIn = Annotated[
     Path | None,
-    about_run(
-        "--store",
-        metavar="FILE",
-        help="Keep the results in this file; the same command then runs only what is missing.",
-    ),
+    about_run(metavar="FILE", help="Keep the results in this file; the same command then runs only what is missing."),
 ]
 Allow = Annotated[
-    list[str] | None, about_run(metavar="CODE", help="Accept this finding instead of exiting with 3 (repeatable).")
+    list[str] | None,
+    about_run(
+        metavar="CODE", callback=allowed_codes, help="Accept this finding instead of exiting with 3 (repeatable)."
+    ),
 ]
 TrustCode = Annotated[
     bool, typer.Option("--trust-code", help="Run Python code that a plan, a store, a card or a pickle names.")
 ]
 Ks = Annotated[
-    list[str] | None,
-    typer.Option("--k", metavar="K", help="Show success rates at K changes: 24,50, or repeat the option."),
+    list[str] | None, typer.Option("--k", metavar="K", help="Show success rates at K changes: 24,50 (repeatable).")
 ]
 Cost = Annotated[bool, typer.Option("--cost", help="Count the cost of changes instead of their number.")]
 Mix = Annotated[bool, typer.Option("--mix", help="Allow runs with different settings side by side.")]

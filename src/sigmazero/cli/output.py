@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,11 +50,10 @@ def show_attacks(runs: Sequence[Run]) -> None:
         ks, lines = table_ks(group.free) if group.free else None, []
         for run in group.runs:
             row = {"attack": run.name, **sample_row(run.samples, run.budget, run.info.unit, ks)}
-            priced = by_cost([run])
-            for cost in table_ks(priced) if priced else ():
-                row[f"ASR at cost {number(cost)}"] = percent(metrics.asr(priced[0].changes, cost))
-            if priced:
-                row["median cost"] = number(metrics.median(priced[0].changes))
+            for priced in by_cost([run]):
+                for cost in table_ks([priced]):
+                    row[f"ASR at cost {number(cost)}"] = percent(metrics.asr(priced.changes, cost))
+                row["median cost"] = number(metrics.median(priced.changes))
             lines.append(row)
         names = headings(lines)
         screen().print(rich_table([{name: row.get(name, "–") for name in names} for row in lines], down=True))
@@ -116,11 +116,11 @@ def show_errors(findings: Sequence[Finding]) -> None:
         warn(f"error: {each.code}: {each.title}. {each.detail}", style="red")
 
 
-def end(findings: Sequence[Finding], allow: Collection[str]) -> None:
-    """Exit with code 3 if a finding makes the results unreliable."""
+def end(findings: Sequence[Finding], allow: Collection[str] | None) -> None:
+    """Exit with code 3 if a finding that is not allowed makes the results unreliable."""
     from sigmazero.core.findings import gating
 
-    errors = gating(findings, allow)
+    errors = gating(findings, allow or ())
     show_errors(errors)
     if errors:
         codes = " ".join(f"--allow {code}" for code in sorted({each.code for each in errors}))
@@ -186,10 +186,6 @@ def spans(places: Sequence[int]) -> str:
     >>> spans([0, 1, 2, 7, 9, 10])
     '0 to 2, 7, 9 to 10'
     """
-    found: list[list[int]] = []
-    for place in places:
-        if found and place == found[-1][1] + 1:
-            found[-1][1] = place
-        else:
-            found.append([place, place])
-    return ", ".join(f"{first}" if first == last else f"{first} to {last}" for first, last in found)
+    # In a range, a number less its place in the list is always the same.
+    runs = [[place for _, place in run] for _, run in groupby(enumerate(places), lambda pair: pair[1] - pair[0])]
+    return ", ".join(f"{run[0]}" if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,14 +22,13 @@ def attack(
     normalize: options.Normalize = None,
     rows: options.RowNumbers = None,
     limit: options.Limit = None,
-    shuffle: options.Shuffle = None,
     names: list[str] | None = options.about_attack(
         None,
         "--attack",
         metavar="NAME",
         help="An attack of sigmazero list attacks, or foolbox:NAME; by default one that fits the model (repeatable).",
     ),
-    steps: options.Steps = None,
+    steps: int | None = options.about_attack(None, metavar="N", help="Steps of the attack; by default its own number."),
     setting: list[str] | None = options.about_attack(
         None, "--set", metavar="KEY=VALUE", help="A parameter of the attack (repeatable)."
     ),
@@ -40,17 +40,11 @@ def attack(
     seed: options.Seed = 0,
     space: options.SpaceFile = None,
     bounds: options.Bounds = None,
-    mask: options.MaskFile = None,
     batch_size: options.BatchSize = None,
     device: options.Device = "auto",
-    precision: options.Precision = None,
     store: options.KeepIn = None,
     out: list[Path] | None = options.about_run(
-        None,
-        "--out",
-        "-o",
-        metavar="FILE",
-        help="Also write a picture (.png, .pdf, .svg), a page (.html), arrays (.npz) or samples (.csv); repeatable.",
+        None, "--out", "-o", metavar="FILE", help="Also write a .png, .pdf, .svg, .html, .npz or .csv (repeatable)."
     ),
     allow: options.Allow = None,
     trust_code: options.TrustCode = False,
@@ -65,24 +59,23 @@ def attack(
       sigmazero attack net.py:build mine.npz --weights net.pt -o mine.png
       sigmazero attack net.py:build adult.npz --space adult.toml --attack sigma-swap --store runs/adult.db
     """
-    from sigmazero.bench.plan import BATCH_SIZE
+    from sigmazero.bench.plan import BATCH_SIZE, DataSpec
 
-    names = names or (["sigma-zero"] if setting else [])
-    methods = [inputs.attack(name, steps, setting) for name in names]
-    codes, files = inputs.allowed_codes(allow), list(out or [])
-    read = [data, weights, space, mask, store, model.rpartition(":")[0] or model]
+    methods = [inputs.attack(name, steps, setting) for name in names or (["sigma-zero"] if setting else [])]
+    files = list(out or [])
+    read = [data, weights, space, store, model.rpartition(":")[0] or model]
     output.check_files(files, read, (*output.ENDINGS, *output.SAMPLES, ".html"))
     if len(methods) > 1 and any(file.suffix == ".npz" for file in files):
         raise ValueError("an .npz file holds one attack; give one --attack, or --store for all")
     spec = inputs.model_spec(model, weights, normalize, data, trust_code)
-    chosen = inputs.load_rows(data, rows, limit, shuffle, bounds)
+    chosen = inputs.load_rows(data, rows, limit, bounds)
     if store is not None and not files and chosen.images.ndim == 4 and chosen.images.shape[1] in (1, 3):
         files = [store.with_suffix(".png")]
-    may = inputs.constraints(space, bounds, mask)
+    allowed = inputs.constraints(space, bounds)
     with console.warnings_as_lines(hide=r"^SZ\d|failed: "), output.kept_in(store):  # `show` prints what is hidden
         done = sz.evaluate(
             spec,
-            inputs.data_spec(data, rows, limit, shuffle),
+            DataSpec(Path(data).name or data, data, rows, limit),
             methods or None,
             steps=None if methods else steps,
             store=store,
@@ -92,23 +85,21 @@ def attack(
             seed=seed,
             batch_size=BATCH_SIZE if batch_size is None else batch_size,
             device=device,
-            hardware=sz.Hardware(precision=precision),
             progress=True,
-            **may,
+            **allowed,
         )
     if store is not None and not done.fresh and not done.failed:
         console.warn(f"already done: {store} has every row")
-    show(done, files, codes, may.get("space") or chosen.space, store)
+    show(done, files, allow, allowed.get("space") or chosen.space, store)
 
 
-def show(done: sz.Evaluation, files: list[Path], codes: list[str], space: sz.Space | None, store: Path | None) -> None:
+def show(
+    done: sz.Evaluation, files: list[Path], allow: list[str] | None, space: sz.Space | None, store: Path | None
+) -> None:
     """Print and write an evaluation; exit with 1 if rows were not answered, with 3 if it is unreliable."""
-    from functools import partial
-
     from sigmazero.bench.loader import EVERYTHING, Loader, clean_rows
     from sigmazero.report import findings, runs
     from sigmazero.report.pages.page import make_page
-    from sigmazero.report.pages.render import save_page
     from sigmazero.store.export import export
     from sigmazero.store.store import Store
 
@@ -126,7 +117,8 @@ def show(done: sz.Evaluation, files: list[Path], codes: list[str], space: sz.Spa
         output.show_changes(result, space, store)
         for file in files:
             if file.suffix == ".html":
-                save_page(file, make_page(opened, partial(clean_rows, opened, loader=Loader(trust=EVERYTHING))))
+                clean = partial(clean_rows, opened, loader=Loader(trust=EVERYTHING))
+                output.write_text(make_page(opened, clean), file)
             elif file.suffix in output.SAMPLES:
                 export(opened, file, perturbations=True)
             else:
@@ -136,7 +128,7 @@ def show(done: sz.Evaluation, files: list[Path], codes: list[str], space: sz.Spa
             console.wrote(file)
     if unanswered:
         raise typer.Exit(1)
-    output.end(doubts, codes)
+    output.end(doubts, allow)
 
 
 def _unanswered(store: Store, key: str, why: str) -> str:

@@ -24,12 +24,11 @@ def auto(
     normalize: options.Normalize = None,
     rows: options.RowNumbers = None,
     limit: options.Limit = None,
-    shuffle: options.Shuffle = None,
     eps: int | None = options.about_attack(
         None, metavar="K", help="Number of changes allowed; by default as few as possible."
     ),
     cascade: Literal["standard", "quick", "rand"] = options.about_attack(
-        "standard", "--cascade", help="List of attacks; rand is for models with random outputs."
+        "standard", help="List of attacks; rand is for models with random outputs."
     ),
     unit: options.UnitName = "feature",
     seed: options.Seed = 0,
@@ -44,16 +43,14 @@ def auto(
     complete: bool = options.about_gate(
         False, "--complete", help="Finish even when --fail-under can no longer be met."
     ),
-    json: Path | None = options.about_gate(None, "--json", metavar="FILE", help="Write the record as JSON."),
-    markdown: Path | None = options.about_gate(
-        None, "--markdown", metavar="FILE", help="Write a summary for a pull request."
-    ),
+    json: Path | None = options.about_gate(None, metavar="FILE", help="Write the record as JSON."),
+    markdown: Path | None = options.about_gate(None, metavar="FILE", help="Write a summary for a pull request."),
     quiet: bool = options.about_gate(False, "--quiet", help="Print only the verdict, in one line."),
     batch_size: options.BatchSize = None,
     device: options.Device = "auto",
     store: options.KeepIn = None,
     proofs: Path | None = options.about_run(
-        None, "--proofs", metavar="STORE", help="Use the proofs in this store, made by sigmazero certify."
+        None, metavar="STORE", help="Use the proofs in this store, made by sigmazero certify."
     ),
     out: list[Path] | None = options.about_run(
         None, "--out", "-o", metavar="FILE", help="Write the examples: arrays (.npz) or a picture (repeatable)."
@@ -80,17 +77,16 @@ def auto(
         raise ValueError(f"--fail-under {fail_under:g} must be in percent, such as 60")
     if fail_under is not None and eps is None:
         raise ValueError("--fail-under needs a number of changes; add --eps K, such as --eps 24")
-    codes, files = inputs.allowed_codes(allow), list(out or [])
-    written = [each for each in (json, markdown) if each is not None]
+    files, written = list(out or []), [each for each in (json, markdown) if each is not None]
     read = [data, weights, store, space, model.rpartition(":")[0] or model]
     output.check_files(files, read, output.ENDINGS)
     output.check_files(written, [*read, *files])
     spec = inputs.model_spec(model, weights, normalize, data, trust_code)
-    chosen = inputs.load_rows(data, rows, limit, shuffle, bounds)
-    may = inputs.constraints(space, bounds)
+    chosen = inputs.load_rows(data, rows, limit, bounds)
+    allowed = inputs.constraints(space, bounds)
     if dry_run:
         network = inputs.load_model(spec, device)
-        _show_cost(sz.SparseAutoAttack(network, "L0", eps, version=cascade, unit=unit, **may), chosen)
+        _show_cost(sz.SparseAutoAttack(network, "L0", eps, version=cascade, unit=unit, **allowed), chosen)
         return
     with output.kept_in(store):
         verdict = sz.gate(
@@ -99,7 +95,7 @@ def auto(
             eps,
             None if fail_under is None else float(Fraction(str(fail_under)) / 100),
             lower_end=lower_end,
-            allow=codes,
+            allow=allow or (),
             complete=complete,
             version=cascade,
             seed=seed,
@@ -110,7 +106,7 @@ def auto(
             claimed=known_accuracy(model),
             proofs=proofs,
             progress=not quiet,
-            **may,
+            **allowed,
         )
     for path, text in ((json, verdict.to_json), (markdown, verdict.to_markdown)):
         if path is not None:
@@ -122,9 +118,9 @@ def auto(
     if not quiet:
         console.echo(title, style="bold")
         show(verdict)
-        output.show_changes(result, may.get("space") or chosen.space, store)
+        output.show_changes(result, allowed.get("space") or chosen.space, store)
         console.wrote(*written, *files)
-    output.show_findings(gating(verdict.result.findings, codes) if quiet else verdict.result.findings)
+    output.show_findings(gating(verdict.result.findings, allow or ()) if quiet else verdict.result.findings)
     if quiet or fail_under is not None or not verdict.passed:
         console.echo(str(verdict), style=None if verdict.passed else "red")
     if not verdict.passed:

@@ -36,9 +36,7 @@ def init(
     folder: Folder,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The board's name, such as mnist-pixels.")],
     data: options.DataName,
-    rows: options.RowNumbers = None,
     limit: options.Limit = None,
-    shuffle: options.Shuffle = None,
     unit: options.UnitName = "feature",
     k: options.Ks = None,
 ) -> None:
@@ -46,14 +44,14 @@ def init(
 
     \b
     Example:
-      sigmazero board init my-board mnist mnist --limit 1000 --shuffle 0
+      sigmazero board init my-board mnist mnist --limit 1000
       sigmazero board init my-board cifar10-pixels cifar10 --limit 1000 --unit pixel
     """
     from sigmazero.bench.plan import DataSpec
     from sigmazero.board.folder import KS, new_board
 
     ks = sorted({int(each) for each in inputs.numbers(k) or KS})
-    made = new_board(folder, name, DataSpec(name, data, rows, limit, shuffle), unit, ks)
+    made = new_board(folder, name, DataSpec(name, data, limit=limit), unit, ks)
     echo(f"board {name}: {len(made)} rows, sha256 {made.content_hash}")
 
 
@@ -62,14 +60,11 @@ def add(
     folder: Folder,
     card: Annotated[Path, typer.Argument(metavar="CARD", help="The model's card, a TOML file.")],
     by: By,
-    store: list[Path] | None = typer.Option(
-        None, "--from", metavar="STORE", help="Take examples from there (repeatable)."
+    stores: list[Path] | None = typer.Option(
+        None, "--from", metavar="STORE", help="Also take the examples in this store (repeatable)."
     ),
-    cascade: Literal["standard", "quick", "none"] = typer.Option(
-        "standard", "--cascade", help="The list of attacks to run."
-    ),
+    cascade: Literal["standard", "quick", "none"] = typer.Option("standard", help="List of attacks."),
     allow: options.Allow = None,
-    device: options.Device = "auto",
     trust_code: options.TrustCode = False,
 ) -> None:
     """Add a model by its card: it is examined and attacked by SparseAutoAttack, and every example is replayed.
@@ -83,11 +78,11 @@ def add(
     done = sz.board.add(
         sz.board.Leaderboard(folder),
         card,
-        inputs.loader(device, trust_code),
+        inputs.loader(trust_code),
         by=by,
-        stores=store or (),
+        stores=stores or (),
         version=None if cascade == "none" else cascade,
-        allow=inputs.allowed_codes(allow),
+        allow=allow or (),
     )
     echo(f"{card} is added")
     show_changes(done)
@@ -99,12 +94,11 @@ def submit(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="A store, or an .npz file with x_adv and ids.")],
     by: By,
     tool: str | None = typer.Option(
-        None, "--tool", metavar="NAME", help="The tool that found them; by default the attacks in the store."
+        None, metavar="NAME", help="The tool that found them; by default the attacks in the store."
     ),
     entry: str | None = typer.Option(
-        None, "--entry", metavar="NAME", help="The model they fool; by default by its weights' hash."
+        None, metavar="NAME", help="The model they fool; by default found by its weights' hash."
     ),
-    device: options.Device = "auto",
     trust_code: options.TrustCode = False,
 ) -> None:
     """Submit adversarial examples, found with any tool; each sample keeps the one with the fewest changes.
@@ -116,7 +110,7 @@ def submit(
       sigmazero board submit my-board runs/mine.db --by "Ada Lovelace"
       sigmazero board submit my-board points.npz --entry demo --by "Ada Lovelace" --tool "my attack"
     """
-    loader = inputs.loader(device, trust_code)
+    loader = inputs.loader(trust_code)
     done = sz.board.submit(sz.board.Leaderboard(folder), store, loader, by=by, tool=tool, entry=entry)
     show_changes(done)
     if not any(change.lowered for change in done):
@@ -127,14 +121,11 @@ def submit(
 def prove(
     folder: Folder,
     entry: Annotated[str, typer.Argument(metavar="NAME", help="The model, by the name on its card.")],
-    up_to: int = typer.Option(1, "--up-to", metavar="N", help="Prove nothing about more changes than this."),
-    time_limit: float | None = typer.Option(
-        None, "--time-limit", metavar="SECONDS", help="For one sample; none by default."
-    ),
+    up_to: options.UpTo = 1,
+    time_limit: options.TimeLimit = None,
     source: Path | None = typer.Option(
-        None, "--from", metavar="STORE", help="Take over the proofs of certify --store; they count as not checked."
+        None, "--from", metavar="STORE", help="Take the proofs in this store; they count as not checked."
     ),
-    device: options.Device = "auto",
     trust_code: options.TrustCode = False,
 ) -> None:
     """Prove lower bounds for a model, so that its rows are intervals.
@@ -147,7 +138,7 @@ def prove(
     """
     from sigmazero.report.formats import count
 
-    loader = inputs.loader(device, trust_code)
+    loader = inputs.loader(trust_code)
     done = sz.board.prove(
         sz.board.Leaderboard(folder), entry, loader, up_to=up_to, time_limit=time_limit, source=source
     )
@@ -162,9 +153,8 @@ def prove(
 def verify(
     folder: Folder,
     again: float | None = typer.Option(
-        None, "--again", metavar="SECONDS", help="Prove every lower bound again, in at most this time each."
+        None, metavar="SECONDS", help="Also prove every lower bound again, in at most this time each."
     ),
-    device: options.Device = "auto",
     trust_code: options.TrustCode = False,
 ) -> None:
     """Check every card, hash and row, and replay every example, in strict fp32 and in torch's default settings.
@@ -177,7 +167,7 @@ def verify(
     """
     from sigmazero.report.formats import count
 
-    verdict = sz.board.verify(sz.board.Leaderboard(folder), inputs.loader(device, trust_code), again)
+    verdict = sz.board.verify(sz.board.Leaderboard(folder), inputs.loader(trust_code), again)
     wrong = [*verdict.wrong, *verdict.skipped]
     console.warn_of(wrong)
     claims = f", {count(verdict.unchecked, 'lower bound')} not proved here" if verdict.unchecked else ""
@@ -198,26 +188,25 @@ def site(
     Example:
       sigmazero board site my-board --out site
     """
-    sz.board.write_board(sz.board.Leaderboard(folder), out, inputs.loader("cpu", False))
+    sz.board.write_board(sz.board.Leaderboard(folder), out)
     wrote(out / "index.html")
 
 
 @app.command()
 def example(
     folder: Folder,
-    rows: int = typer.Option(20, "--rows", metavar="N", help="Rows of each board."),
-    device: options.Device = "auto",
+    limit: int = typer.Option(20, metavar="N", help="Rows of each board."),
 ) -> None:
     """Build a leaderboard and its site with the bundled models, and with known models whose weights are here.
 
     \b
     Example:
-      sigmazero board example my-board --rows 100 --device cuda
+      sigmazero board example my-board --limit 100
     """
     from sigmazero.board.example import build_example
 
-    loader = inputs.loader(device, False)
-    for line in build_example(folder, loader, rows=rows):
+    loader = inputs.loader(False)
+    for line in build_example(folder, loader, rows=limit):
         warn(line)
     sz.board.write_board(sz.board.Leaderboard(folder), folder / "site", loader)
     wrote(folder / "site" / "index.html")

@@ -17,16 +17,9 @@ def certify(
     normalize: options.Normalize = None,
     rows: options.RowNumbers = None,
     limit: options.Limit = None,
-    shuffle: options.Shuffle = None,
-    up_to: int = options.about_attack(
-        1, "--up-to", metavar="N", help="Try to prove robustness against up to N changes."
-    ),
-    time_limit: float | None = options.about_attack(
-        None, "--time-limit", metavar="SECONDS", help="Stop the search for one input after this time."
-    ),
-    attack: str = options.about_attack(
-        "sigma-swap", "--attack", metavar="NAME", help="Attack to run first; none for no attack."
-    ),
+    up_to: options.UpTo = 1,
+    time_limit: options.TimeLimit = None,
+    attack: str = options.about_attack("sigma-swap", metavar="NAME", help="Attack to run first, or none."),
     unit: options.UnitName = "feature",
     bounds: options.Bounds = None,
     device: options.Device = "auto",
@@ -51,7 +44,7 @@ def certify(
 
     spec = inputs.model_spec(model, weights, normalize, data)
     network = inputs.load_model(spec, device)
-    chosen = by_names(inputs.load_rows(data, rows, limit, shuffle, bounds), network)
+    chosen = by_names(inputs.load_rows(data, rows, limit, bounds), network)
     box = (0.0, 1.0) if bounds is None else bounds
     with tempfile.TemporaryDirectory() as folder:
         found, lost = certify_into(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -45,17 +43,19 @@ def demo(
       sigmazero demo --limit 20 -o demo/
       sigmazero demo --tabular
     """
+    import torch
+
     from sigmazero.bench.loader import Loader, clean_rows
     from sigmazero.data import load
     from sigmazero.report.figures import pictures, style
     from sigmazero.report.pages.page import make_page
-    from sigmazero.report.pages.render import save_page
     from sigmazero.report.runs import load as load_runs
     from sigmazero.store.store import Store
 
     name, networks = BUNDLED[tabular]
     attacks, path = ATTACKS[tabular], out / f"{name}-{limit}-{steps}.db"  # a page has one choice of samples
-    with one_thread(), console.warnings_as_lines():
+    torch.set_num_threads(1)  # models this small gain little from more, which wait for each other on a busy machine
+    with console.warnings_as_lines():
         done = [
             sz.evaluate(network, name, attacks, store=path, limit=limit, steps=steps, progress=True)
             for network in networks
@@ -64,7 +64,7 @@ def demo(
     page, files = out / "report.html", [out / "report.html", path]
     result = done[0][attacks[0]]
     with Store(path) as opened:
-        save_page(page, make_page(opened, partial(clean_rows, opened, loader=Loader())))
+        output.write_text(make_page(opened, partial(clean_rows, opened, loader=Loader())), page)
         output.show_attacks(load_runs(opened, [key for each in done for key in each.keys]))
     if tabular:
         console.echo(f"changes by {attacks[0]} that fool {networks[0]}:")
@@ -79,16 +79,3 @@ def demo(
     commands = NEXT[tabular] | {f"sigmazero view {path} --open": "the results in the browser, sample by sample"}
     for command, why in commands.items():
         console.echo(f"  {command:<{max(map(len, commands))}}  # {why}")
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Use one thread: models this small gain little from more, which wait for each other on a busy machine."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

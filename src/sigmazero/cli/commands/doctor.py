@@ -1,7 +1,9 @@
 """`sigmazero doctor`: check a model before it is attacked."""
 
+import typer
+
 from sigmazero.cli import inputs, options, output
-from sigmazero.cli.console import echo
+from sigmazero.cli.console import echo, warn
 
 
 def doctor(
@@ -9,13 +11,10 @@ def doctor(
     data: options.DataName,
     weights: options.Weights = None,
     normalize: options.Normalize = None,
-    rows: options.RowNumbers = None,
     limit: options.Limit = None,
-    shuffle: options.Shuffle = None,
     space: options.SpaceFile = None,
     bounds: options.Bounds = None,
     device: options.Device = "auto",
-    allow: options.Allow = None,
     trust_code: options.TrustCode = False,
 ) -> None:
     """Check a model for problems that would make results meaningless.
@@ -28,23 +27,25 @@ def doctor(
     """
     from sigmazero.bench.constraints import Allowed
     from sigmazero.bench.loader import find_device
-    from sigmazero.core.findings import render
+    from sigmazero.core.findings import gating, render
     from sigmazero.models.doctor import examine
     from sigmazero.models.wrapping import by_names
     from sigmazero.models.zoo import known_accuracy
 
-    where, codes = find_device(device), inputs.allowed_codes(allow)
+    where = find_device(device)
     network = inputs.load_model(inputs.model_spec(model, weights, normalize, data, trust_code), device)
-    chosen = by_names(inputs.load_rows(data, rows, limit, shuffle, bounds), network)
-    may = Allowed(**inputs.constraints(space, bounds)).on(chosen)
+    chosen = by_names(inputs.load_rows(data, None, limit, bounds), network)
+    allowed = Allowed(**inputs.constraints(space, bounds)).on(chosen)
     findings = examine(
         network,
         chosen.images.to(where),
         chosen.labels.to(where),
-        bounds=may.bounds,
-        space=may.space,
+        bounds=allowed.bounds,
+        space=allowed.space,
         claimed=known_accuracy(model),
         say=echo,
     )
     echo(render(findings))
-    output.end(findings, codes)
+    if gating(findings):
+        warn("Results of attacks on this model would not be reliable.", style="red")
+        raise typer.Exit(output.UNRELIABLE)

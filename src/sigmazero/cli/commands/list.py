@@ -9,10 +9,10 @@ import typer
 from sigmazero.cli import options
 from sigmazero.cli.console import echo, screen, show
 
-TEXTS = ("name", "kind", "needs", "cost", "code", "model", "data set", "trained against", "weights", "what it is")
+LEFT = ("name", "kind", "needs", "cost", "code", "model", "data set", "trained against", "weights", "what it is")
+DETAILS = ("files", "from")  # shown of one model or data set alone
 
 if TYPE_CHECKING:
-    from sigmazero import models as zoo
     from sigmazero.core.attack import Attack
 
 app = typer.Typer(**options.GROUP)
@@ -41,17 +41,28 @@ def show_list(
       sigmazero list datasets
     """
     import sigmazero as sz
+    from sigmazero.core.inputs import hint
 
     if needs is not None and (kind, name) != ("attacks", None):
         raise ValueError(f"--needs {needs} chooses attacks; write: sigmazero list attacks --needs {needs}")
     if name is None:
         rows = {"attacks": attack_rows, "models": model_rows, "datasets": dataset_rows}[kind]()
-        show([row for row in rows if needs in (None, row.get("needs"))], left=TEXTS)
+        show([short(row) for row in rows if needs in (None, row.get("needs"))], left=LEFT)
         echo(f"sigmazero list {kind} NAME shows more about one")
     elif kind == "attacks":
         _describe(sz.get(name))
+    elif kind == "models":
+        code = sz.models.get(name).code
+        show([row for row in model_rows() if row["code"] == code], down=True)
+    elif name in sz.data.DATASETS:
+        show([row for row in dataset_rows() if row["name"] == name], down=True)
     else:
-        show([model_details(name) if kind == "models" else dataset_details(name)], down=True)
+        raise ValueError(f"no data set is called {name!r}; {hint(name, sz.data.DATASETS)}")
+
+
+def short(row: dict[str, str]) -> dict[str, str]:
+    """Return what the list of all models or data sets shows of one."""
+    return {name: text for name, text in row.items() if name not in DETAILS}
 
 
 def attack_rows() -> list[dict[str, str]]:
@@ -81,57 +92,39 @@ def dataset_rows() -> list[dict[str, str]]:
             "shape": "×".join(map(str, known.shape)),
             "classes": str(known.classes),
             "needs": "files" if known.needs else "extra data",
+            "files": known.needs or "none",
+            "from": known.published,
         }
         for known in DATASETS.values()
     ]
 
 
-def model_details(name: str) -> dict[str, str]:
-    """Return what is known about a model."""
-    from sigmazero import models as zoo
+def model_rows() -> list[dict[str, str]]:
+    """Return a row per model of the zoo."""
+    from sigmazero import models
 
-    entry = zoo.get(name)
-    row = next(each for each in model_rows() if each["code"] == entry.code)
-    return row | {"files": ", ".join(each.file for each in entry.weights) or "none", "from": entry.source}
-
-
-def dataset_details(name: str) -> dict[str, str]:
-    """Return what is known about a data set."""
-    from sigmazero.core.inputs import hint
-    from sigmazero.data import DATASETS
-
-    if name not in DATASETS:
-        raise ValueError(f"no data set is called {name!r}; {hint(name, DATASETS)}")
-    row = next(each for each in dataset_rows() if each["name"] == name)
-    return row | {"files": DATASETS[name].needs or "none", "from": DATASETS[name].published}
+    rows = []
+    for entry in models.entries().values():
+        clean = entry.clean_accuracy or entry.implied_accuracy
+        fetched = "fetch" if all(weight.url for weight in entry.weights) else "by hand"
+        rows.append(
+            {
+                "code": entry.code,
+                "model": entry.title,
+                "data set": entry.dataset,
+                "trained against": entry.threat_model,
+                "clean %": "–" if clean is None else f"{clean:.2f}",
+                "weights": "included" if entry.bundled else fetched,
+                "files": ", ".join(each.file for each in entry.weights) or "none",
+                "from": entry.source,
+            }
+        )
+    return rows
 
 
 def counts_pixels(attack: Attack) -> bool:
     """Return whether the budget of an attack counts pixels, even if the run counts features."""
     return attack.kind == "budget" and attack.parameters().get("group") == "pixel"
-
-
-def model_rows() -> list[dict[str, str]]:
-    """Return a row per model of the zoo."""
-    from sigmazero import models as zoo
-
-    return [
-        {
-            "code": entry.code,
-            "model": entry.title,
-            "data set": entry.dataset,
-            "trained against": entry.threat_model,
-            "clean %": "–" if (clean := entry.clean_accuracy or entry.implied_accuracy) is None else f"{clean:.2f}",
-            "weights": _weights(entry),
-        }
-        for entry in zoo.entries().values()
-    ]
-
-
-def _weights(entry: zoo.ZooEntry) -> str:
-    if entry.bundled:
-        return "included"
-    return "fetch" if all(weight.url for weight in entry.weights) else "by hand"
 
 
 def _describe(attack: Attack) -> None:

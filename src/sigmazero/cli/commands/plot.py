@@ -1,13 +1,18 @@
 """`sigmazero plot`: draw a figure from a store."""
 
+from __future__ import annotations
+
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sigmazero.cli import inputs, options, output
 from sigmazero.cli.console import wrote
+
+if TYPE_CHECKING:
+    from sigmazero.report.figures.figure import Figure
 
 
 def plot(
@@ -22,7 +27,6 @@ def plot(
     setting: list[str] | None = typer.Option(
         None, "--set", metavar="KEY=VALUE", help="An option of the figure, such as log=true (repeatable)."
     ),
-    k: options.Ks = None,
     cost: options.Cost = False,
     mix: options.Mix = False,
     trust_code: options.TrustCode = False,
@@ -47,18 +51,18 @@ def plot(
     if figure not in FIGURES:
         raise ValueError(f"there is no figure {figure!r}; {hint(figure, FIGURES)}")
     chosen, path = FIGURES[figure], out or Path(f"{figure}.png")
-    values = {option.name: option.default for option in chosen.options} | _check(inputs.assignments(setting), chosen)
+    values = {option.name: option.default for option in chosen.options} | _settings(setting, chosen)
     output.check_files([path], [store])
     with Store(store) as opened:
-        clean = partial(clean_rows, opened, loader=inputs.loader("cpu", trust_code))
+        clean = partial(clean_rows, opened, loader=inputs.loader(trust_code, "cpu"))
         runs = inputs.priced(load(opened)) if cost else load(opened)
-        request = Request(groups(runs, mix), opened, clean, inputs.numbers(k) or (), values)
+        request = Request(groups(runs, mix), opened, clean, values)
         wrote(*chosen.write(request, path))
 
 
-def _check(values: dict[str, Any], figure: Any) -> dict[str, Any]:
-    """Refuse an option that a figure does not have, or a value of the wrong type."""
-    known = {option.name: option.kind for option in figure.options}
+def _settings(pairs: list[str] | None, figure: Figure) -> dict[str, Any]:
+    """Read --set; refuse an option that the figure does not have, or a value of the wrong type."""
+    values, known = inputs.assignments(pairs), {option.name: option.kind for option in figure.options}
     for key, value in values.items():
         if key not in known:
             names = f"it has {', '.join(known)}" if known else "it has none"

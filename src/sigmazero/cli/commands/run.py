@@ -20,18 +20,10 @@ if TYPE_CHECKING:
 
 def run(
     plan: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan, such as experiments/small.toml.")],
-    store: Path | None = typer.Option(
-        None, "--store", metavar="FILE", help="The store; by default runs/NAME.db by the plan's name."
-    ),
-    limit: int | None = typer.Option(
-        None, "--limit", metavar="N", help="A trial run of at most N rows, in its own store."
-    ),
-    model: list[str] | None = typer.Option(
-        None, "--model", metavar="NAME", help="Run only this model of the plan (repeatable)."
-    ),
-    attack: list[str] | None = typer.Option(
-        None, "--attack", metavar="NAME", help="Run only this attack of the plan (repeatable)."
-    ),
+    store: Path | None = typer.Option(None, metavar="FILE", help="The store; by default runs/NAME.db."),
+    limit: int | None = typer.Option(None, metavar="N", help="A trial run of at most N rows, in its own store."),
+    model: list[str] | None = typer.Option(None, metavar="NAME", help="Run only this model (repeatable)."),
+    attack: list[str] | None = typer.Option(None, metavar="NAME", help="Run only this attack (repeatable)."),
     dry_run: bool = typer.Option(False, "--dry-run", help="List the cells and the time they need; run nothing."),
     anew: bool = typer.Option(False, "--anew", help="Replace stored cells that today's model contradicts."),
     trust_code: options.TrustCode = False,
@@ -45,11 +37,11 @@ def run(
         None, metavar="ADDRESS", help="Address of a Ray cluster: auto, or HOST:PORT; by default Ray is started here."
     ),
     shard: str | None = options.about_run(
-        None, "--shard", metavar="I/N", help="Run only part I of N, which has some batches of each cell."
+        None, metavar="I/N", help="Run only part I of N, which has some batches of each cell."
     ),
     device: options.Device = "auto",
     precision: Literal["fp32", "tf32", "bf16", "fp64"] | None = options.about_run(
-        None, "--precision", help="Number format, instead of the plan's."
+        None, help="Number format, instead of the plan's."
     ),
     allow: options.Allow = None,
 ) -> None:
@@ -59,8 +51,7 @@ def run(
     3: a finding makes numbers unreliable. Before stored rows are reused, each model is asked about 16 of them: if it
     contradicts one the exit code is 2, and --anew replaces them.
 
-    A Ray cluster runs code for everybody who reaches its ports: start yours with RAY_AUTH_MODE=token and the same
-    RAY_AUTH_TOKEN_PATH on every node, and set both here.
+    A Ray cluster runs code for everybody who reaches its ports; docs/scaling.md says how to close them.
 
     \b
     Example:
@@ -81,7 +72,7 @@ def run(
     from sigmazero.store.store import Store
 
     chosen = read_plan(plan).select(model or (), attack or ()).override(limit=limit, precision=precision)
-    codes, loader = inputs.allowed_codes(allow), inputs.loader(device, trust_code)
+    loader = inputs.loader(trust_code, device)
     refuse_untrusted([spec for each in chosen.questions for spec in (each.model, each.data)], loader.trust)
     part = None if shard is None else Shard.parse(shard)
     path = store_path(chosen, store, limit, part)
@@ -116,7 +107,7 @@ def run(
     if done.failed or missing:
         warn(f"not complete: {len(done.failed)} cells failed, {sum(one.questions for one in missing)} are missing")
         raise typer.Exit(1)
-    output.end(doubts, codes)
+    output.end(doubts, allow)
 
 
 def store_path(plan: Plan, store: Path | None, limit: int | None, shard: Shard | None = None) -> Path:
@@ -135,22 +126,17 @@ def _forecast(cells: Sequence[Cell], loader: Loader, path: Path) -> None:
 
     with Store(path) if path.is_file() else nullcontext() as opened:
         coming = forecast(cells, loader, opened)
-    lines = [
-        {
-            "model": one.cell.info.model,
-            "data": one.cell.info.dataset,
-            "attack": one.cell.info.attack,
-            "budget": number(one.cell.info.budget),
-            "rows": f"{one.done}/{one.cell.info.rows}",
-            "queries left": f"{one.queries:,}",
-            "time left": duration(one.seconds) + ("" if one.measured or not one.left else ", a guess"),
-        }
-        for one in coming
-    ]
+    lines = []
+    for one in coming:
+        info = one.cell.info
+        words = {"model": info.model, "data": info.dataset, "attack": info.attack, "budget": number(info.budget)}
+        guess = ", a guess" if one.left and not one.measured else ""
+        left = {"queries left": f"{one.queries:,}", "time left": duration(one.seconds) + guess}
+        lines.append(words | {"rows": f"{one.done}/{info.rows}"} | left)
     if lines:
         console.show(lines, LEFT)
-    left, seconds = sum(one.left for one in coming), sum(one.seconds for one in coming)
-    todo = f"{count(len(coming), 'cell')}, {count(left, 'row')} left"
+    left_rows, seconds = sum(one.left for one in coming), sum(one.seconds for one in coming)
+    todo = f"{count(len(coming), 'cell')}, {count(left_rows, 'row')} left"
     echo(f"{todo}, about {duration(seconds)} on {loader.device}; nothing was run")
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sigmazero.cli import options, output
-from sigmazero.cli.console import echo, show, warn, write
+from sigmazero.cli.console import echo, show, warn
 
 if TYPE_CHECKING:
     from sigmazero.spaces.space import Columns
@@ -45,15 +45,15 @@ def draft(data: options.DataName) -> None:
 
     notes = table.notes_of(Path(data))
     if table.is_table(data) and not table.has_text(notes):
-        write(table.draft(data))
+        typer.echo(table.draft(data), nl=False)
         warn(f"this describes the columns: correct it, above all the label, and save it as {notes}")
         return
     rows = load(data)
     space = Space.infer(rows.images, rows.names) if rows.space is None else rows.space
     if rows.space is None and rows.names is None and rows.images.ndim > 2:
         grid = " in steps of 1/255" if space.grid else ""
-        write(f"# every pixel goes from {plain(float(space.lower))} to {plain(float(space.upper))}{grid}\n")
-    write(space.to_toml())
+        typer.echo(f"# every pixel goes from {plain(float(space.lower))} to {plain(float(space.upper))}{grid}")
+    typer.echo(space.to_toml(), nl=False)
     warn(ADVICE if rows.space is None else "the data comes with this space")
 
 

@@ -21,13 +21,15 @@ def status(store: options.StoreFile) -> None:
         cells, writer, progress = opened.status(), opened.writer(), opened.progress()
     if cells:
         show(status_rows(cells), left=LEFT)
-    counts = Counter(one.state for one in cells)
-    left = [value for value in time_left(cells).values() if value is not None]
-    unknown = len(time_left(cells)) > len(left)
-    when = "" if not time_left(cells) else f"; time left {'at least ' if unknown else ''}{duration(sum(left))}"
-    rows = f"; {sum(one.done for one in cells)} of {sum(one.cell.rows for one in cells)} rows"
-    cells_by_state = ", ".join(f"{count} {state}" for state, count in counts.items()) or "no cells"
-    echo(f"{cells_by_state}{when}{rows if cells else ''}")
+    left = time_left(cells)
+    known = [value for value in left.values() if value is not None]
+    states = Counter(one.state for one in cells)
+    parts = [", ".join(f"{count} {state}" for state, count in states.items()) or "no cells"]
+    if left:
+        parts.append(f"time left {'at least ' if len(known) < len(left) else ''}{duration(sum(known))}")
+    if cells:
+        parts.append(f"{sum(one.done for one in cells)} of {sum(one.cell.rows for one in cells)} rows")
+    echo("; ".join(parts))
     if writer is not None:
         echo(f"written by {writer}")
     if progress:

@@ -4,7 +4,7 @@ from sigmazero.cli import inputs, options
 from sigmazero.cli.console import echo, warn
 
 
-def transfer(store: options.StoreFile, device: options.Device = "auto", trust_code: options.TrustCode = False) -> None:
+def transfer(store: options.StoreFile, trust_code: options.TrustCode = False) -> None:
     """Test each model on the examples found for the others.
 
     The answers are kept in the store and are not asked for again. `sigmazero plot STORE transfer` draws the matrix, and
@@ -21,7 +21,5 @@ def transfer(store: options.StoreFile, device: options.Device = "auto", trust_co
     with Store(store):  # a store that is not there must not be made
         pass
     with Store(store, write=True) as opened:
-        asked = asking.transfer(
-            opened, inputs.loader(device, trust_code), lambda info: warn(f"{info.attack} on {info.model}")
-        )
+        asked = asking.transfer(opened, inputs.loader(trust_code), lambda info: warn(f"{info.attack} on {info.model}"))
     echo(f"{asked} examples tested" if asked else "nothing is left to test")

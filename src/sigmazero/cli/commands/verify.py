@@ -34,7 +34,7 @@ def verify(
 
     share = None if rerun is None else part(rerun)
     with Store(store) as opened:
-        loader = inputs.loader(device, trust_code)
+        loader = inputs.loader(trust_code, device)
         verdict = recheck.verify(opened, loader, export_8bit=eight_bit)
         compared = None if share is None else run_again(opened, loader, share, verdict)
     wrong = [*verdict.disagreements, *verdict.skipped]

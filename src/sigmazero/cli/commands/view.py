@@ -39,7 +39,7 @@ def view(
 
     with Store(store):  # a file that is not a store is refused here, with the reason
         pass
-    loader = inputs.loader("cpu", trust_code)
+    loader = inputs.loader(trust_code, "cpu")
 
     def render(opened: Store) -> str:
         return make_page(opened, partial(clean_rows, opened, loader=loader), limit=SAMPLES)

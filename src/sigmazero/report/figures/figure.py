@@ -19,14 +19,12 @@ class Request:
     groups   the runs of the store, by model and question
     store    where they come from
     clean    gives the clean inputs of a cell
-    ks       numbers of changes to give success rates at
     options  the values of the figure's own options, by name
     """
 
     groups: Sequence[Group]
     store: Store
     clean: Clean
-    ks: Sequence[float] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
