@@ -17,7 +17,7 @@ from sigmazero.bench.identity import hash_weights
 from sigmazero.bench.loader import Loader, UntrustedCode
 from sigmazero.bench.plan import DataSpec
 from sigmazero.board import Leaderboard, add, submit, verify, write_board
-from sigmazero.board.entry import placements
+from sigmazero.board.points import placements
 from sigmazero.board.folder import BoardError, new_board
 from sigmazero.board.pages import read_boards
 from sigmazero.core import faults
@@ -26,7 +26,7 @@ from tests.board.conftest import ROWS, Made, card, network, worse
 
 
 def placement(made: Made, name: str = "small"):
-    return next(each for each in placements(made.board, "mine", made.loader) if each.rules.name == name)
+    return next(each for each in placements(made.board, "mine", made.loader) if each.name == name)
 
 
 def entry(made: Made, name: str = "small"):

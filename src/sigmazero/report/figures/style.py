@@ -68,12 +68,6 @@ def colour(attack: str) -> str:
     return COLOURS[base] if base in COLOURS else OTHERS[_number(base) % len(OTHERS)]
 
 
-def pair(attack: str) -> tuple[str, str]:
-    """Return an attack's colour on light and on dark paper."""
-    light = colour(attack)
-    return light, DARK.get(light, light)
-
-
 def css_dash(attack: str) -> str:
     """Return the dashes of an attack's line for SVG; empty for a solid one."""
     found = dash(attack)

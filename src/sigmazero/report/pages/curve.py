@@ -135,9 +135,14 @@ def ticks(end: float, whole: bool = False) -> list[float]:
 # The curves of a group ------------------------------------------------------------------------------------------------
 
 
+def on_both(light: str) -> str:
+    """Return a colour for CSS, in both themes."""
+    return f"light-dark({light}, {style.DARK.get(light, light)})"
+
+
 def colour(attack: str) -> str:
     """Return an attack's colour for CSS, in both themes."""
-    return "light-dark({}, {})".format(*style.pair(attack))
+    return on_both(style.colour(attack))
 
 
 def group_chart(group: Group, name: str) -> dict[str, Any]:
