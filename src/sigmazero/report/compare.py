@@ -101,7 +101,7 @@ class Comparison:
         """Return a page with the figures, the curves of each pair and the rows that changed."""
         lines = [{"run": label(pair), **line} for pair in self.pairs for line in _figures(pair, self.ks)]
         caption = "Rows that need other changes than before, the largest difference first"
-        parts = [
+        parts: list[dict[str, Any]] = [
             {
                 "name": label(pair),
                 "counts": self.counts(pair),
