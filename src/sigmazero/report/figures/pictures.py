@@ -6,6 +6,7 @@ Purple and orange, which stay apart for colour-blind readers, mark values that f
 from __future__ import annotations
 
 import math
+import re
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -25,9 +26,6 @@ from sigmazero.report.runs import Group, Run, places_of
 ROWS = 6  # inputs side by side, unless the option says otherwise
 ACROSS = 56  # a mark is at least the image's longer side divided by this
 IMAGE = 1.15  # inches
-
-
-# Images ---------------------------------------------------------------------------------------------------------------
 
 
 def is_image(x: Tensor) -> bool:
@@ -67,9 +65,6 @@ def show_changes(axis: Any, clean: Tensor, adversarial: Tensor, text: str = "") 
         outlines = np.stack([columns, rows], 1)[:, None] + corners[None]
         marks = PolyCollection(outlines, array=change[rows, columns], edgecolors="#222222", linewidths=0.35, **look)
         axis.add_collection(marks, autolim=False)
-
-
-# One result -----------------------------------------------------------------------------------------------------------
 
 
 def choose(result: Result, count: int) -> list[int]:
@@ -127,24 +122,17 @@ def draw(
             axis.set_title(text, fontsize=8, pad=2)
         for axis, text in zip(axes if column == 0 else [], ("clean", "adversarial", "changes"), strict=False):
             axis.set_ylabel(text, fontsize=9)
-    curve(made.add_subplot(grid[:, -1]), result, style.colour(attack) if attack else style.NEUTRAL)
-    if rows:
-        style.change_key(made)
-    return made
-
-
-def curve(axis: Any, result: Result, colour: str) -> None:
-    """Draw the share of all samples fooled with at most k changes, and the median or the budget."""
-    end = draw_result(axis, result, color=colour)
+    axis = made.add_subplot(grid[:, -1])
+    end = draw_result(axis, result, color=style.colour(attack) if attack else style.NEUTRAL)
     # With a budget a sample ends at the first point within it, so that the median says nothing.
     name, value = ("median", result.median_l0) if result.budget is None else ("budget", float(result.budget))
     if np.isfinite(value):
         axis.axvline(value, color=style.NEUTRAL, linestyle="--", linewidth=1.2, label=f"{name} {value:g}")
         axis.legend(loc="lower right", frameon=False)
     axis.set(xlim=(0, end), title=f"robustness curve, n = {len(result)}")
-
-
-# Several attacks ------------------------------------------------------------------------------------------------------
+    if rows:
+        style.change_key(made)
+    return made
 
 
 @figure(
@@ -161,14 +149,10 @@ def draw_pictures(request: Request) -> dict[str, Any]:
     found = [group for group in request.groups if is_image(inputs[group].images)]
     if not found:
         raise ValueError(f"{request.groups[0].info.dataset} has inputs that are not images; curves can be drawn of any")
-    plain = [_file_name(group) for group in found]
+    plain = [re.sub(r"[^\w.-]|_", "-", f"{group.info.model}-{group.info.dataset}") for group in found]
     names = [name if plain.count(name) == 1 else f"{name}-{place}" for place, name in enumerate(plain, 1)]
-    made = {name: draw_group(group, inputs[group], rows) for name, group in zip(names, found, strict=True)}
-    return made if len(made) > 1 else {"": next(iter(made.values()))}
-
-
-def _file_name(group: Group) -> str:
-    return "".join(c if c.isalnum() or c in "-_." else "-" for c in f"{group.info.model}-{group.info.dataset}")
+    made = [draw_group(group, inputs[group], rows) for group in found]
+    return dict(zip(names, made, strict=True)) if len(made) > 1 else made[0]
 
 
 def draw_group(group: Group, inputs: Any, count: int) -> Any:
