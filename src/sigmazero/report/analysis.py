@@ -48,12 +48,13 @@ def confusion(run: Run) -> Grid:
 
 
 def wins(group: Group) -> Grid:
-    """Return for each two runs without a budget the share of `group.rows` on which the first needs fewer changes."""
-    found = [run.changes[run.places(group.rows)] for run in group.free]
+    """Return for each two runs without a budget the share of rows on which the first needs fewer changes."""
+    rows = group.best.rows
+    found = [run.changes[run.places(rows)] for run in group.free]
     names = [run.name for run in group.free]
     shares = np.full((len(found), len(found)), np.nan)
     for (row, column), _ in np.ndenumerate(shares):
-        if row != column and len(group.rows):
+        if row != column and len(rows):
             shares[row, column] = float((found[row] < found[column]).mean())
     return Grid(names, names, shares)
 

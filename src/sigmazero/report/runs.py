@@ -252,18 +252,13 @@ class Group:
         return runs if len(reduce(np.intersect1d, [run.facts.row for run in runs])) else runs[:1]
 
     @cached_property
-    def rows(self) -> Integers:
-        """Return the rows that all runs of the pool have."""
-        return reduce(np.intersect1d, [run.facts.row for run in self.pool])
-
-    @cached_property
     def best(self) -> Best:
-        """Return the best that the pool found for each of `rows`."""
-        return merge(self.pool, self.rows)
+        """Return the best that the pool found for each row that all its runs have."""
+        return merge(self.pool, reduce(np.intersect1d, [run.facts.row for run in self.pool]))
 
     @property
     def lower(self) -> Floats | None:
-        """Return the changes that each of `rows` is proved to need; None where nothing is proved."""
+        """Return the changes that each row of `best` is proved to need; None where nothing is proved."""
         return self.best.lower if any(run.lower is not None for run in self.pool) else None
 
     @property

@@ -343,7 +343,7 @@ def _first_page(title: str, lead: str, found: Sequence[Board]) -> str:
 def _data(parts: Sequence[dict[str, Any]], packed: samples.Samples) -> dict[str, Any]:
     """Return what the script of a page reads."""
     charts = {part["chart"]["name"]: part["chart"]["data"] for part in parts}
-    return {"charts": charts, "samples": packed.data, "outcomes": samples.OUTCOMES}
+    return {"charts": charts, "samples": packed.data}
 
 
 def _model_page(found: Sequence[Board], slug: str) -> str:
@@ -382,7 +382,7 @@ def _model_page(found: Sequence[Board], slug: str) -> str:
         findings=entry.findings,
         boards=parts,
         notes=packed.notes,
-        data=_data(parts, packed),
+        data={**_data(parts, packed), "outcomes": samples.OUTCOMES},
     )
 
 

@@ -105,7 +105,7 @@ def make_page(
 
 def answer(group: Group, place: int, packed: samples.Samples, strip: bool = True) -> dict[str, Any]:
     """Return what the sentence about a group needs, and the samples shown below it."""
-    changes, n, first = group.best.changes, len(group.rows), group.pool[0]
+    changes, n, first = group.best.changes, len(group.best.rows), group.pool[0]
     made: dict[str, Any] = {
         "title": group.title,
         "unit": group.unit,
@@ -142,9 +142,9 @@ def _sites(run: Run) -> int:
     shape = run.info.about.get("shape")
     if shape is None:
         return 0
-    costs = spaces.site_costs(run.info)
-    pixels = run.unit == "pixel" and len(shape) > 1
-    return len(costs) - spaces.marks(run.info) if costs is not None else math.prod(shape[1:] if pixels else shape)
+    if spaces.columns(run.info) is not None:
+        return sum(not (site.derived or site.missing) for site in spaces.named_sites(run.info))
+    return math.prod(shape[1:] if run.unit == "pixel" and len(shape) > 1 else shape)
 
 
 def _proved(group: Group) -> str:
@@ -159,19 +159,21 @@ def _proved(group: Group) -> str:
 
 def _examples(group: Group, place: int, packed: samples.Samples) -> dict[str, Any]:
     """Return some samples from the easiest to the hardest: pictures, or records of what changed."""
-    best, shown = group.best, packed.rows[place]
+    best, drawn = group.best, packed.data["groups"][place]
+    shown, pictures = (packed.data["sets"][drawn["set"]].get(name) for name in ("rows", "images"))
     usable = np.isfinite(best.changes) & (best.changes > 0) & np.isin(best.rows, shown)
     order = np.flatnonzero(usable)[np.argsort(best.changes[usable], kind="stable")]
-    pictures = "images" in packed.data["sets"][packed.data["groups"][place]["set"]]
     many = min(STRIP if pictures else RECORDS, len(order))
     strip, records = [], []
     for at in order[np.linspace(0, len(order) - 1, many).round().astype(int)] if many else ():
         row, run = int(best.rows[at]), group.pool[int(best.winner[at])]
-        one = example(run, row, f"#sample-{place}-{row}", f"{place} {row} {group.runs.index(run)}")
+        number_of = group.runs.index(run)
+        one = example(run, row, f"#sample-{place}-{row}", f"{place} {row} {number_of}")
+        its = drawn["runs"][number_of]
         if pictures:
             strip.append(one)
-        elif words := packed.words.get(run.info.key):
-            records.append({**one, "fields": words[row]})
+        elif "words" in its:
+            records.append({**one, "fields": its["words"][its["rows"].index(row)]})
     return {"strip": strip, "records": records}
 
 
@@ -297,13 +299,13 @@ def _maps(group: Group, place: int, maps: dict[str, Any]) -> Iterator[dict[str, 
 def _features(group: Group, place: int) -> PageTable | None:
     """Return which features the attacks change most often."""
     shares = np.stack([analysis.changed_sites(run) for run in group.runs])
-    names = [site.name for site in spaces.named_sites(group.info)]
+    sites = spaces.named_sites(group.info)
     order = np.argsort(-shares.mean(axis=0), kind="stable")
     shown = [k for k in order.tolist() if shares[:, k].max() > 0][:MAX_FEATURES]
     rows: list[list[Cell | str]] = [
-        [names[k], *(Cell(f"{100 * each:.1f}", shade=each) for each in shares[:, k].tolist())] for k in shown
+        [sites[k].name, *(Cell(f"{100 * each:.1f}", shade=each) for each in shares[:, k].tolist())] for k in shown
     ]
-    many = len(names) - spaces.marks(group.info)
+    many = sum(not site.missing for site in sites)
     caption = f"In how many % of the examples found each feature is changed ({len(shown)} of {many} features)"
     columns = [Column("feature"), *(Column(run.title, True) for run in group.runs)]
     return PageTable(f"features-{place}", caption, columns, rows) if shown else None

@@ -36,15 +36,10 @@ OUTCOMES = {
 
 @dataclass(frozen=True)
 class Samples:
-    """The samples of a page: what the script draws, notes above it, and the rows that each group shows.
-
-    words  for tables, the changes of each run by its key: [name, before, after, cost] for each shown row
-    """
+    """The samples of a page: what the script draws, and notes above it."""
 
     data: dict[str, Any]
     notes: list[str]
-    rows: list[NDArray[np.int64]]
-    words: dict[str, dict[int, list[list[Any]]]]
 
 
 def build(
@@ -54,7 +49,7 @@ def build(
     if limit is not None and limit < 0:
         raise ValueError(f"{limit} samples: give 0 or more")
     hashes = list(dict.fromkeys(group.info.data_hash for group in found))
-    made = Samples({"sets": [], "groups": []}, [], [], {})
+    made = Samples({"sets": [], "groups": []}, [])
     chosen = {}
     for name in hashes:
         runs = [run for group in found if group.info.data_hash == name for run in group.runs]
@@ -71,10 +66,9 @@ def build(
         made.notes.extend([lack] if lack else [])
     for group in found:
         shown, inputs = chosen[group.info.data_hash]
-        packed = [_run(run, shown, inputs, made.words) for run in group.runs]
+        packed = [_run(run, shown, inputs) for run in group.runs]
         place = hashes.index(group.info.data_hash)
         made.data["groups"].append({"title": group.title, "set": place, "unit": group.unit, "runs": packed})
-        made.rows.append(shown)
     return made
 
 
@@ -125,7 +119,7 @@ def _set(runs: Sequence[Run], inputs: Any, rows: NDArray[np.int64]) -> dict[str,
     return made
 
 
-def _run(run: Run, rows: NDArray[np.int64], inputs: Any, words: dict[str, Any]) -> dict[str, Any]:
+def _run(run: Run, rows: NDArray[np.int64], inputs: Any) -> dict[str, Any]:
     """Pack a run's facts for the chosen rows that it has done."""
     done = rows[np.isin(rows, run.facts.row)]
     at = run.places(done)
@@ -151,9 +145,7 @@ def _run(run: Run, rows: NDArray[np.int64], inputs: Any, words: dict[str, Any]) 
         return made
     changed = run.perturbed.take(at)
     if spaces.is_table(run.info):
-        made["words"] = _words(run, changed, inputs)
-        words[run.info.key] = dict(zip(done.tolist(), made["words"], strict=True))
-        return made
+        return made | {"words": _words(run, changed, inputs)}
     wide = np.uint32 if len(changed.index) and changed.index.max() >= 2**16 else np.uint16
     return made | {
         "counts": np.diff(changed.offsets).tolist(),
