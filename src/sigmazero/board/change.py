@@ -43,7 +43,7 @@ class Change:
     offered: int
 
 
-Lowered = dict[str, Facts]  # by tool: the facts of the samples that it lowers, in the order of the rows
+Lowered = list[tuple[str, NDArray[np.int64], Facts]]  # a tool, the places of the samples that it lowers, their facts
 
 
 def add(
@@ -254,16 +254,11 @@ def _replay(place: Placement, now: Best, offered: Iterable[Submission]) -> tuple
             f"{place.card.name}, board {place.name}: row {ids[at]} is fooled by {best[at]:g} changes, and "
             f"{now.lower[at]:g} are proved to be needed; one of both is wrong: settle it first (docs/leaderboard.md)"
         )
-    lowered: Lowered = {}
-    for tool in dict.fromkeys(each.tool for each, _ in replayed):
-        parts = [
-            (each.places[mine], facts.take(mine))
-            for number, (each, facts) in enumerate(replayed)
-            if each.tool == tool and (mine := winner[each.places] == number).any()
-        ]
-        if parts:
-            order = np.argsort(np.concatenate([at for at, _ in parts]))
-            lowered[tool] = Facts.join([facts for _, facts in parts]).take(order)
+    lowered = [
+        (each.tool, each.places[mine], facts.take(mine))
+        for number, (each, facts) in enumerate(replayed)
+        if (mine := winner[each.places] == number).any()
+    ]
     return Change(place.name, ids[winner >= 0].tolist(), refused, count), lowered
 
 
@@ -272,8 +267,8 @@ def _write(store: Store, place: Placement, by: str, lowered: Lowered) -> None:
     if not lowered:
         return
     turn = 1 + max(int(run.info.parameters["turn"]) for run in place.known(store)[0])
-    run, where = store.begin(provenance(place.loader.device)), {int(row): at for at, row in enumerate(place.rows.ids)}
-    for tool, facts in lowered.items():
+    run = store.begin(provenance(place.loader.device))
+    for tool, places, facts in lowered:
         info = place.describe(by, tool, turn)
         store.register([info])
-        store.append(info.key, np.array([where[int(row)] for row in facts.row]), facts, run=run)
+        store.append(info.key, places, facts, run=run)
