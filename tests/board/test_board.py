@@ -17,9 +17,9 @@ from sigmazero.bench.identity import hash_weights
 from sigmazero.bench.loader import Loader, UntrustedCode
 from sigmazero.bench.plan import DataSpec
 from sigmazero.board import Leaderboard, add, submit, verify, write_board
-from sigmazero.board.points import placements
 from sigmazero.board.folder import BoardError, new_board
 from sigmazero.board.pages import read_boards
+from sigmazero.board.points import placements
 from sigmazero.core import faults
 from sigmazero.store.store import Store, StoreBusy
 from tests.board.conftest import ROWS, Made, card, network, worse

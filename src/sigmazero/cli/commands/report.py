@@ -86,7 +86,7 @@ def report(
     if more:
         _compare([store, *more], given, form, out)
         return
-    against = None if compare is None else partial(published.compare, usual=usual(), source=compare)
+    against = None if compare is None else partial(published.compare, usual=usual())
     with Store(store) as opened:
         loaded = runs.load(opened)
         chosen = inputs.priced(loaded) if cost else loaded
