@@ -211,13 +211,13 @@ def _entry(name: str, slug: str, parts: Sequence[tuple[Run, Source]], notes: Cel
     """Return a model by its runs, each with the source it came from."""
     last, source = parts[-1]
     bounds = max((_bounds(each.store, run.info) for run, each in parts), key=BOUNDS.index)
-    in_turn = sorted((run for run, _ in parts), key=lambda run: int(run.info.parameters.get("turn", 0)))
-    runs = [not_finite_is_wrong(replace(run, facts=run.perturbed)) for run in in_turn]
-    found = merge(runs)
-    rows, changes = found.rows, found.changes
-    has = np.stack([np.isin(rows, run.facts.row) for run in runs])
-    source_of = np.where(found.winner < 0, has.argmax(axis=0), found.winner)  # not fooled: the first run that has it
-    facts = Facts.join([run.facts.take(run.places(rows[source_of == at])) for at, run in enumerate(runs)])
+    runs = sorted((run for run, _ in parts), key=lambda run: int(run.info.parameters.get("turn", 0)))
+    whole = [not_finite_is_wrong(replace(run, facts=run.perturbed)) for run in runs]
+    found = merge(whole)
+    rows = found.rows
+    has = np.stack([np.isin(rows, run.facts.row) for run in whole])
+    winner = np.where(found.winner < 0, has.argmax(axis=0), found.winner)  # not fooled: the first run that has it
+    facts = Facts.join([run.facts.take(run.places(rows[winner == at])) for at, run in enumerate(whole)])
     best = replace(
         runs[0],
         info=replace(runs[0].info, budget=None),
@@ -234,9 +234,9 @@ def _entry(name: str, slug: str, parts: Sequence[tuple[Run, Source]], notes: Cel
         findings=list_findings(((name, run) for run in runs), notes),
         bounds=bounds,
         best=best,
-        changes=changes,
+        changes=found.changes,
         lower=found.lower,
-        finders=[runs[at] if 0 < k < np.inf else None for at, k in zip(found.winner, changes, strict=True)],
+        finders=[runs[at] if 0 < k < np.inf else None for at, k in zip(winner, found.changes, strict=True)],
     )
 
 
