@@ -11,7 +11,7 @@
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -236,7 +236,9 @@ class SparseAutoAttack:
                 how: Any = {"names": names or (type(self.model).__name__, "given"), "findings": findings}
                 how |= {"precision": self.precision, "batch_size": size}
                 saved = stack.enter_context(stored(path, attacks, problem, self.allowed, model, **how))
-            moved = stack.enter_context(shown(found, progress))
+            moved, title = Progress(found), f"SparseAutoAttack {cascade}"
+            shown = bar(title, moved.total, progress, "queries", moved.words, to_stderr)
+            moved.advance = stack.enter_context(shown)
             prepared = Prepared(model, hardware)
             for place, run in enumerate(found.runs):
                 rows, enough = found.asking(place), False
@@ -296,16 +298,6 @@ class Progress:
         at = f"{self.found.members[self.place]}, {self.done:.0f} of {self.rows} samples"
         left = None if self.found.eps is None else self.found.not_fooled(self.found.eps)[1]
         return at if left is None else f"{at}; {left} of {len(self.found)} not fooled so far"
-
-
-@contextmanager
-def shown(found: CascadeResult, show: bool) -> Iterator[Progress]:
-    """Yield the progress of a cascade, and show it inside the block."""
-    progress = Progress(found)
-    title = f"SparseAutoAttack {found.cascade}"
-    with bar(title, progress.total, show, "queries", progress.words, to_stderr) as advance:
-        progress.advance = advance
-        yield progress
 
 
 def _batches(
