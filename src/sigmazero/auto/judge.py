@@ -9,8 +9,6 @@
 (True, 0.5, 0)
 """
 
-from __future__ import annotations
-
 import json
 import math
 import sys

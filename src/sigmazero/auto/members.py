@@ -3,8 +3,6 @@
 Raise a cascade's number whenever one of its lists changes: every record carries it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -5,8 +5,6 @@ present model before they are reused. So a store may hold any number of evaluati
 and `merge` read it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict

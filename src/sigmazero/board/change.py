@@ -1,7 +1,5 @@
 """Change a leaderboard: add a model, or lower some of its samples by submitted points."""
 
-from __future__ import annotations
-
 import shutil
 import warnings
 from collections.abc import Collection, Iterable, Sequence

@@ -1,7 +1,5 @@
 """Verify a leaderboard: rebuild every point, ask every model again, and compare cards, weights and rows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Build an example of a leaderboard from the data and models on this machine."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ An entry appears and changes as a whole. `verify` replays every point; who found
 folder, in Git or elsewhere.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

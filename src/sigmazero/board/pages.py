@@ -1,7 +1,5 @@
 """Write the pages of a leaderboard from its folder: no model is loaded, no code runs, and inputs are for pictures."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The points of a leaderboard: an entry on its boards, what its store holds, and points that people submit."""
 
-from __future__ import annotations
-
 import zipfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass

@@ -4,8 +4,6 @@ A point can be replayed, and a proof can be made again. Bounds are proved here, 
 those are marked as not checked until they are proved here too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path

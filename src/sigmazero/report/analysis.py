@@ -1,7 +1,5 @@
 """Break results down: by class, by changed feature, attack against attack, and from model to model."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Compare two stores sample by sample: what a change of the model, the attack or its settings did."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property

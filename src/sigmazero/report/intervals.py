@@ -1,7 +1,5 @@
 """Confidence intervals, from the samples alone: of a share, of a median, and of differences between paired runs."""
 
-from __future__ import annotations
-
 import math
 from statistics import NormalDist
 

@@ -1,7 +1,5 @@
 """Show results in a notebook: data frames, plots on matplotlib's axes, and a table with pictures as HTML."""
 
-from __future__ import annotations
-
 import base64
 import io
 from collections.abc import Mapping, Sequence

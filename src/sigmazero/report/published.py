@@ -4,8 +4,6 @@ The files in `paper/` hold its tables as printed. Its queries leave out the clea
 seconds are those of another device, and its rows are the whole test set.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Callable, Mapping

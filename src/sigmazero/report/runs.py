@@ -4,8 +4,6 @@ A `Run` is one cell of a store with its facts. A `Group` holds the runs that ans
 model: its tables, curves and pages compare them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Describe features and their changes in the user's words: which count together, what they cost, from what to what."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache

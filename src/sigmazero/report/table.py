@@ -4,8 +4,6 @@ A `Table` holds numbers; `formats` and the page make texts of them. Success rate
 infinity stands for what was not found.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterable, Sequence

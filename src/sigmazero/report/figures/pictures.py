@@ -3,8 +3,6 @@
 Purple and orange, which stay apart for colour-blind readers, mark values that fell and rose.
 """
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ The colours are those of Okabe and Ito and of Tol, chosen to stay apart for colo
 there are more attacks than colours.
 """
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 A curve is an SVG path in percent of the plot, so that a browser can scale the lines while labels stay legible HTML.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ Two doors lead here: the entries of a folder (`sigmazero board site`) and the st
 question make a board, those of one model an entry of it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

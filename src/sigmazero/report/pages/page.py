@@ -1,7 +1,5 @@
 """Make the page of a store: the answer in a sentence, tables, curves, samples, details, and where it all comes from."""
 
-from __future__ import annotations
-
 import base64
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -3,8 +3,6 @@
 Values are rounded to 8 bits; which features changed is exact.
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

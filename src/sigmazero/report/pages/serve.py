@@ -4,8 +4,6 @@ Anyone with the address may read: it has a token that cannot be guessed, and the
 page of another site cannot reach it by a name of its own that leads here, since requests must use this machine's name.
 """
 
-from __future__ import annotations
-
 import json
 import secrets
 from collections.abc import Callable
