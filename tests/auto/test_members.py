@@ -8,7 +8,6 @@ import torch
 
 import sigmazero as sz
 from sigmazero.auto import CASCADES, Cascade
-from sigmazero.auto.members import most_queries
 from tests.helpers.cascades import custom, problem
 
 
@@ -27,7 +26,7 @@ def test_the_cost_that_is_stated_is_not_exceeded():
     some = (sz.get("sigma-swap", queries=60), sz.get("corner-at", steps=20), sz.get("sparse-rs-inner", steps=30))
     for eps in (1, 2, 3):
         found = custom(net, eps, some).run(x, y)
-        assert found.most == sum(most_queries(attack, found.problem) for attack in some)
+        assert found.most == sum(found.cascade.most_queries(attack, found.problem) for attack in some)
         checks = 6  # the clean check and the verification of each attack
         assert int(torch.stack([run.queries for run in found.runs]).sum(0).max()) <= found.most + checks
 

@@ -5,7 +5,7 @@ import torch
 
 import sigmazero as sz
 from sigmazero.auto.result import CascadeResult
-from sigmazero.bench import Loader
+from sigmazero.bench.loader import Loader, origin
 from sigmazero.bench.verify import verify
 from sigmazero.store import Store
 from tests.helpers.cascades import Counted, Votes, custom, problem
@@ -37,16 +37,10 @@ def test_interrupted_anywhere_it_goes_on_to_the_same_end(eps, tmp_path):
     model.rows = 0
     same(custom(model, eps).run(x, y, batch_size=2, store=tmp_path / "s.db"), whole)
     assert model.rows < 150  # clean inputs and some stored points, and no search
-    with Store(tmp_path / "s.db") as store:
-        assert not verify(store, _loader(store, model)).disagreements
-
-
-def _loader(store: Store, model: torch.nn.Module) -> Loader:
-    from sigmazero.bench.loader import origin
-
     loader = Loader()
-    loader.give_model(origin(store.cells()[0]).model, model)
-    return loader
+    with Store(tmp_path / "s.db") as store:
+        loader.give_model(origin(store.cells()[0]).model, model)
+        assert not verify(store, loader).disagreements
 
 
 def test_a_member_s_results_are_shared_with_an_evaluation(tmp_path):

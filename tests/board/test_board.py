@@ -4,6 +4,7 @@ import shutil
 import tracemalloc
 import zipfile
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,16 +18,18 @@ from sigmazero.bench.identity import hash_weights
 from sigmazero.bench.loader import Loader, UntrustedCode
 from sigmazero.bench.plan import DataSpec
 from sigmazero.board import Leaderboard, add, submit, verify, write_board
-from sigmazero.board.entry import placements
 from sigmazero.board.folder import BoardError, new_board
 from sigmazero.board.pages import read_boards
+from sigmazero.board.points import placements
 from sigmazero.core import faults
 from sigmazero.store.store import Store, StoreBusy
 from tests.board.conftest import ROWS, Made, card, network, worse
+from tests.cli.conftest import own, sigmazero  # noqa: F401 (fixtures)
+from tests.plans import NET
 
 
 def placement(made: Made, name: str = "small"):
-    return next(each for each in placements(made.board, "mine", made.loader) if each.rules.name == name)
+    return next(each for each in placements(made.board, "mine", made.loader) if each.name == name)
 
 
 def entry(made: Made, name: str = "small"):
@@ -337,3 +340,20 @@ def test_what_the_cascade_finds_against_its_own_figures_is_refused_too(made, mon
     add(made.board, file, made.loader, by="Ada", version="quick", allow=["SZ014"])
     with Store(made.board.entry("other") / "points.db") as store:
         assert "SZ014" in [each["code"] for found in store.findings().values() for each in found]
+
+
+def test_names_write_no_lines_of_their_own(sigmazero, own):  # noqa: F811
+    """A forged name in a store, or who says to have found points, must not look like a line of the verdict."""
+    evil = "x\n1 model, 9 points replayed: 0 wrong, 0 not checked"
+    (own / "net.py").write_text(NET)
+    assert sigmazero("board", "init", "b", "small", "mine.npz", "--limit", "4").exit_code == 0
+    (own / "card.toml").write_text('name = "mine"\nmodel = "net.py:build"\nboards = ["small"]\n')
+    added = sigmazero("board", "add", "b", "card.toml", "--by", "Ada", "--cascade", "none", "--trust-code")
+    assert added.exit_code == 0, added.output
+    with Store(own / "b/entries/mine/points.db", write=True) as store:
+        info = store.cells()[0]
+        parameters = {**info.parameters, "by": evil, "tool": evil}
+        store.register([replace(info, key="f" * 64, attack=evil, parameters=parameters, provenance={})])
+    said = sigmazero("board", "verify", "b", "--trust-code")
+    assert said.exit_code == 1
+    assert not [line for line in (said.stdout + said.stderr).splitlines() if line.startswith("1 model, 9 points")]

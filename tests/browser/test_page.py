@@ -77,14 +77,8 @@ def hover(page: Chrome, share: float) -> str:
     return find(page, ".tip").text
 
 
-def test_names_are_shown_and_not_run(page):
-    assert page.title == "run – sigmazero"
-    assert EVIL in find(page, "#minimum-norm").text
-    assert EVIL in find(page, ".answer:nth-of-type(2)").text or EVIL in find(page, "main").text
-    assert not [s for s in find_all(page, "script") if attribute(s, "textContent") == "alert(1)"]
-
-
 def test_tables_sort_both_ways(page):
+    assert EVIL in find(page, "#minimum-norm").text
     before = column(page, "median")
     head = next(th for th in find_all(page, "#minimum-norm th") if th.text.strip() == "median")
     for state, wanted in (("ascending", sorted(before, key=float)), ("descending", sorted(before, key=float)[::-1])):

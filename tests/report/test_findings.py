@@ -33,13 +33,10 @@ def test_masked_gradients_are_an_error_above_a_tenth_of_the_samples(beaten, seve
         assert f"{beaten} of 100" in found.detail
 
 
-def test_an_attack_without_gradients_that_beats_those_with_them_is_found(run):
-    inf = np.inf
-    led, blind = made(run, "sigma-zero", [inf] * 6 + [1, 2]), made(run, "sparse-rs", [3] * 8)
-    ((where, found),) = derived([led, blind])
-    assert (where.info.attack, found.code, found.severity) == ("sparse-rs", "SZ014", "error")
-    assert not [*derived([blind])]
-    assert not [*derived([led, made(run, "corner", [3] * 8)])]  # which tries every single change
+def test_an_attack_that_tries_every_change_may_beat_those_with_gradients(run):
+    led = made(run, "sigma-zero", [np.inf] * 6 + [1, 2])
+    assert [found.code for _, found in derived([led, made(run, "sparse-rs", [3] * 8)])] == ["SZ014"]
+    assert not [*derived([led, made(run, "corner", [3] * 8)])]
 
 
 def test_an_attack_that_does_worse_with_more_steps_is_found(run):

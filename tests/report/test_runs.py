@@ -28,7 +28,7 @@ def test_rows_in_another_order_are_joined_by_their_numbers(boxes):
     (plain,) = groups([run, other])
     assert group.best.changes.tolist() == plain.best.changes.tolist()
     some = replace(other, facts=other.facts.take(np.array([6, 2])))
-    assert groups([run, some])[0].rows.tolist() == [2, 6]
+    assert groups([run, some])[0].best.rows.tolist() == [2, 6]
 
 
 def test_models_of_one_name_with_other_code_or_weights_stay_apart(boxes):

@@ -20,13 +20,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sigmazero.auto.members import Cascade, cascade_of, most_queries
-from sigmazero.auto.progress import shown
+from sigmazero.auto.members import Cascade, cascade_of
 from sigmazero.auto.random import Averaged, confirmed
 from sigmazero.auto.result import CascadeResult
 from sigmazero.auto.stored import StoredRuns, stored
 from sigmazero.bench.constraints import Allowed
-from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Unit
 from sigmazero.core.files import writable
 from sigmazero.core.findings import Finding, gating, render
@@ -42,7 +40,7 @@ from sigmazero.models.wrapping import understood
 from sigmazero.run import Hardware, Prepared, Session
 from sigmazero.run.memory import at_most
 from sigmazero.run.precision import strictly
-from sigmazero.run.progress import Advance
+from sigmazero.run.progress import Advance, bar, ignore, to_stderr
 from sigmazero.spaces.space import Space
 
 BATCH_SIZE = 250
@@ -93,7 +91,9 @@ class SparseAutoAttack:
         self.model: Model = understood(model, "cpu" if device is None else device)
         self.eps, self.seed = None if eps is None else int(eps), seed or 0
         self.verbose, self.log_path = verbose, None if log_path is None else Path(log_path)
-        self.device = _device(self.model) if device is None else torch.device(device)
+        parameter = next(self.model.parameters(), None) if isinstance(self.model, nn.Module) else None
+        own = None if parameter is None else parameter.device
+        self.device = own if device is None else torch.device(device)
         self.allowed, self.unit, self.precision = Allowed(bounds, mask, space), unit, precision
         self.version, self.doctor = version, doctor
         self.cascade = cascade_of(version, attacks_to_run, self.eps, ability_of(self.model))
@@ -133,11 +133,8 @@ class SparseAutoAttack:
         """Return what each attack finds alone, by its name: inputs, or inputs and predictions."""
         problem = self.pose(x_orig, y_orig)
         cascade = self._cascade(problem)
-        found = {}
-        for attack in cascade.attacks:
-            alone = self._run(replace(cascade, attacks=(attack,)), problem, bs, findings=[])
-            found[attack.name] = _returned(alone, x_orig, y_orig, return_labels)
-        return found
+        alone = {each.name: self._run(replace(cascade, attacks=(each,)), problem, bs) for each in cascade.attacks}
+        return {name: _returned(found, x_orig, y_orig, return_labels) for name, found in alone.items()}
 
     def run(
         self,
@@ -167,7 +164,6 @@ class SparseAutoAttack:
             needed = self.doctor and cascade.number > 0 and len(problem) > 0
             findings = gating(self.examine(problem.x, problem.y)) if needed else []
         path = None if store is None else Path(store)
-        names = (type(self.model).__name__, "given") if names is None else names
         self._result = self._run(cascade, problem, batch_size, findings, path, stop, progress, names)
         return self._result
 
@@ -179,18 +175,15 @@ class SparseAutoAttack:
         claimed  the accuracy, in percent, that the model is known to have
         say      takes a line about the rows and the model: range of the values, classes, accuracy, gradients
         """
-        problem = self.pose(x, y)
-        box = self.allowed
-        about: dict[str, Any] = {"bounds": box.bounds, "space": box.space, "claimed": claimed, "say": say}
-        found = examine(self.model, problem.x, problem.y, **about)
+        problem, (bounds, space) = self.pose(x, y), (self.allowed.bounds, self.allowed.space)
+        found = examine(self.model, problem.x, problem.y, bounds=bounds, space=space, claimed=claimed, say=say)
         return self._cascade(problem).relevant(found)
 
     def most(self, x: Tensor, y: Tensor) -> dict[str, int]:
         """Return the most queries that each attack makes about one of these samples, by its name."""
         problem = self.pose(x, y)
         cascade = self._cascade(problem)
-        attacks = _fitting(cascade, problem)
-        return {attack.name: cascade.draws * most_queries(attack, problem) for attack in attacks}
+        return {attack.name: cascade.most_queries(attack, problem) for attack in cascade.fitting(problem)}
 
     def pose(self, x: Tensor, y: Tensor, ids: Tensor | None = None) -> Problem:
         """Return the question about some inputs, where the model is."""
@@ -202,39 +195,50 @@ class SparseAutoAttack:
 
     def _cascade(self, problem: Problem) -> Cascade:
         """Return the attacks for this model: others, if its answers turn out to carry no gradient."""
-        if self.version == "custom" or not len(problem) or _has_gradients(self.model, problem):
-            return self.cascade
-        return cascade_of(self.version, (), self.eps, "scores")
+        if self.version == "custom" or not len(problem) or ability_of(self.model) != "gradients":
+            return self.cascade  # attacks were chosen by the ability that a model declares
+        devices = [problem.x.device] if problem.x.is_cuda else []
+        with (
+            torch.random.fork_rng(devices=devices),  # a random model draws the same numbers as without this call
+            strictly(self.model, problem.x.device),
+            torch.inference_mode(False),
+            torch.enable_grad(),
+        ):
+            answer = logits_in(self.model(problem.x[:1].clone().requires_grad_()))
+        return self.cascade if answer.requires_grad else cascade_of(self.version, (), self.eps, "scores")
 
     def _run(
         self,
         cascade: Cascade,
         problem: Problem,
         batch_size: int,
-        findings: Sequence[Finding],
+        findings: Sequence[Finding] = (),
         path: Path | None = None,
         stop: Stop | None = None,
         progress: bool = False,
-        names: Names = ("model", "given"),
+        names: Names | None = None,
     ) -> CascadeResult:
         if not (whole(batch_size) and batch_size >= 1):
             raise ValueError(f"bs={batch_size!r} must be a whole number of inputs, 1 or more")
-        attacks = _fitting(cascade, problem)
+        attacks = cascade.fitting(problem)
         for attack in attacks:  # before the first one takes its time
             attack.check(problem)
         for file in filter(None, (path, self.log_path)):
             writable(file)
-        model = self.model if cascade.draws == 1 else Averaged(self.model, cascade.draws, self.seed)
+        averaged = cascade.draws > 1  # draws are made afresh in every question: nothing may be recorded
+        model = Averaged(self.model, cascade.draws, self.seed) if averaged else self.model
+        hardware = Hardware(self.precision, capture=False if averaged else None, prepare="none" if averaged else "fold")
         found, size = CascadeResult.start(cascade, problem, attacks), at_most(self.model, batch_size)
         self._say(found.announcement)
-        averaged = cascade.draws > 1  # draws are made afresh in every question: nothing may be recorded
-        hardware = Hardware(self.precision, capture=False if averaged else None, prepare="none" if averaged else "fold")
         with ExitStack() as stack:
             saved: StoredRuns | None = None
             if path is not None:
-                how: Any = {"names": names, "findings": findings, "precision": self.precision, "batch_size": size}
+                how: Any = {"names": names or (type(self.model).__name__, "given"), "findings": findings}
+                how |= {"precision": self.precision, "batch_size": size}
                 saved = stack.enter_context(stored(path, attacks, problem, self.allowed, model, **how))
-            moved = stack.enter_context(shown(found, progress))
+            moved, title = Progress(found), f"SparseAutoAttack {cascade}"
+            shown = bar(title, moved.total, progress, "queries", moved.words, to_stderr)
+            moved.advance = stack.enter_context(shown)
             prepared = Prepared(model, hardware)
             for place, run in enumerate(found.runs):
                 rows, enough = found.asking(place), False
@@ -263,13 +267,37 @@ class SparseAutoAttack:
                 file.write(f"{line}\n")
 
 
-def _fitting(cascade: Cascade, problem: Problem) -> list[Attack]:
-    """Return the attacks that can be run on a problem."""
-    out = cascade.left_out(problem)
-    if len(out) == len(cascade.attacks):
-        names = ", ".join(attack.name for attack in out)
-        raise ValueError(f"{names} cannot honour a space that is more than a box; add sigma-zero or sigma-swap")
-    return [attack for attack in cascade.attacks if attack not in out]
+class Progress:
+    """Count queries against the most that the cascade can make: every sample through every attack.
+
+    A sample that an attack need not try moves the bar by all the queries it saves.
+    """
+
+    def __init__(self, found: CascadeResult) -> None:
+        self.found, self.most = found, [found.cascade.most_queries(run.attack, found.problem) for run in found.runs]
+        self.left = self.total = float(len(found) * sum(self.most))
+        self.place, self.done, self.rows = 0, 0.0, 0
+        self.advance: Advance = ignore
+
+    def begin(self, place: int, rows: int) -> None:
+        """Note that the attack at a place begins, and on how many samples."""
+        self.place, self.rows, self.done = place, rows, 0.0
+        self._move(self.left - rows * sum(self.most[place:]))
+
+    def __call__(self, rows: float) -> None:
+        """Note that the attack is through with some samples."""
+        self.done += rows
+        self._move(rows * self.most[self.place])
+
+    def _move(self, queries: float) -> None:
+        self.left -= queries
+        self.advance(queries)
+
+    def words(self) -> str:
+        """Return the attack at work, how far it is, and how many samples are left."""
+        at = f"{self.found.members[self.place]}, {self.done:.0f} of {self.rows} samples"
+        left = None if self.found.eps is None else self.found.not_fooled(self.found.eps)[1]
+        return at if left is None else f"{at}; {left} of {len(self.found)} not fooled so far"
 
 
 def _batches(
@@ -305,23 +333,3 @@ def _returned(found: CascadeResult, x: Tensor, y: Tensor, labels: bool) -> Any:
     """Return what AutoAttack returns, where the inputs are."""
     x_adv = found.best.x_adv.to(x.device)
     return (x_adv, found.best.prediction.to(y)) if labels else x_adv
-
-
-def _device(model: Model) -> torch.device | None:
-    """Return the device of a module's parameters; None for what has none."""
-    parameter = next(model.parameters(), None) if isinstance(model, nn.Module) else None
-    return None if parameter is None else parameter.device
-
-
-def _has_gradients(model: Model, problem: Problem) -> bool:
-    """Return whether the answers of a model carry gradients; a model that declares its ability is not tried."""
-    if ability_of(model) != "gradients":
-        return True  # the attacks were chosen by its ability
-    devices = [problem.x.device] if problem.x.is_cuda else []
-    with (
-        torch.random.fork_rng(devices=devices),  # a random model draws the same numbers as without this call
-        strictly(model, problem.x.device),
-        torch.inference_mode(False),
-        torch.enable_grad(),
-    ):
-        return logits_in(model(problem.x[:1].clone().requires_grad_())).requires_grad

@@ -9,8 +9,6 @@
 (True, 0.5, 0)
 """
 
-from __future__ import annotations
-
 import json
 import math
 import sys
@@ -114,8 +112,8 @@ def gate(
 
     All else is as for `SparseAutoAttack`.
     """
-    rows, spec = rows_of(data), ModelSpec(model, model) if isinstance(model, str) else model
-    spec = spec if isinstance(spec, ModelSpec) else None
+    rows = rows_of(data)
+    spec = ModelSpec(model, model) if isinstance(model, str) else model if isinstance(model, ModelSpec) else None
     enough = needed(len(rows), at_least, lower_end)
     gating([], allow)  # refuses a code that does not exist
     device = None if device is None else find_device(device)
@@ -125,10 +123,10 @@ def gate(
     loaded = model if spec is None else Loader(device or "cpu", trust=[spec.spec]).model(spec)
     rows = by_names(rows, loaded)
     allowed = Allowed(bounds, mask, space).on(rows)
-    how: dict[str, Any] = {"bounds": allowed.bounds, "mask": allowed.mask, "space": allowed.space}
     if device is None and isinstance(data, tuple) and isinstance(data[0], Tensor) and not isinstance(model, nn.Module):
         device = data[0].device  # the device of a function is unknown
-    how |= {"unit": unit, "precision": precision, "device": device, "attacks_to_run": attacks_to_run}
+    how: dict[str, Any] = {"unit": unit, "precision": precision, "device": device, "attacks_to_run": attacks_to_run}
+    how |= {"bounds": allowed.bounds, "mask": allowed.mask, "space": allowed.space}
     auto = SparseAutoAttack(loaded, "L0", eps, seed, version=version, verbose=False, **how)
     known = identify(auto.model, name or _name(model), spec)
     refuse_small_limit(auto.model, min(len(rows), batch_size))
@@ -239,9 +237,6 @@ def _name(model: object) -> str:
         return model if isinstance(model, str) else model.name
     kind = type(model).__name__
     return kind if isinstance(model, nn.Module) else str(getattr(model, "__name__", kind))
-
-
-# Proofs ---------------------------------------------------------------------------------------------------------------
 
 
 def recall_bounds(path: Path, auto: SparseAutoAttack, rows: Rows, spec: ModelSpec | None) -> Integers:

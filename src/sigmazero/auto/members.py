@@ -3,8 +3,6 @@
 Raise a cascade's number whenever one of its lists changes: every record carries it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -43,17 +41,31 @@ class Cascade:
         idle = () if any(attack.needs == "gradients" for attack in self.attacks) else GRADIENTS
         return [each for each in findings if each.code not in idle and not (self.draws > 1 and each.code == "SZ003")]
 
-    def left_out(self, problem: Problem) -> tuple[Attack, ...]:
-        """Return the attacks that cannot honour a space, or lack the steps for every single change of such inputs.
+    def fitting(self, problem: Problem) -> list[Attack]:
+        """Return the attacks that honour the problem's space, and have the steps for every single change they try.
 
-        Of a list of the caller's own, the second kind is refused by the attack itself.
+        Of a list of the caller's own, an attack that lacks steps refuses the problem itself.
         """
-        return tuple(
-            attack
-            for attack in self.attacks
-            if (problem.domain.snaps and not attack.spaces)
-            or (self.number and isinstance(attack, Corner) and attack.needed(problem) > attack.steps)
-        )
+        found = []
+        for attack in self.attacks:
+            short = self.number and isinstance(attack, Corner) and attack.needed(problem) > attack.steps
+            if not short and (attack.spaces or not problem.domain.snaps):
+                found.append(attack)
+        if not found:
+            names = ", ".join(attack.name for attack in self.attacks)
+            raise ValueError(f"{names} cannot honour a space that is more than a box; add sigma-zero or sigma-swap")
+        return found
+
+    def most_queries(self, attack: Attack, problem: Problem) -> int:
+        """Return the most that an attack asks about one sample, besides checks of what it finds."""
+        if attack.limit is not None:
+            return self.draws * attack.limit
+        if not isinstance(attack, Corner):
+            return self.draws * attack.iterations * (2 if attack.needs == "gradients" else 1)
+        budget = problem.budget or 0
+        after = attack.needed(problem) if budget else attack.steps
+        more = attack.pairs + budget - 2 if budget > 1 else 0
+        return self.draws * min(attack.steps, after + more) * attack.width
 
 
 def _of(
@@ -156,14 +168,3 @@ def _custom(attacks: Sequence[Any], eps: int | None) -> Cascade:
         if "untargeted" not in member.goals:
             raise ValueError(f"{member.name} has no untargeted form; leave it out of attacks_to_run")
     return Cascade("custom", 0, members)
-
-
-def most_queries(attack: Attack, problem: Problem) -> int:
-    """Return the most that an attack asks about one sample, forwards and backwards, besides checks of what it finds."""
-    if attack.limit is not None:
-        return attack.limit
-    if not isinstance(attack, Corner):
-        return attack.iterations * (2 if attack.needs == "gradients" else 1)
-    after = attack.steps if problem.budget is None else attack.needed(problem)
-    more = 0 if (problem.budget or 0) < 2 else attack.pairs + (problem.budget or 0) - 2
-    return min(attack.steps, after + more) * attack.width

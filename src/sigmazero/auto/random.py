@@ -5,7 +5,6 @@ that draws numbers from elsewhere still answers, but its evaluation cannot be re
 """
 
 import logging
-import math
 from dataclasses import replace
 
 import torch
@@ -16,26 +15,14 @@ from sigmazero.core.model import logits_in
 from sigmazero.core.oracle import Model
 from sigmazero.core.problem import Problem
 from sigmazero.core.result import Outcome, Result
+from sigmazero.report.intervals import few_heads
 from sigmazero.run.precision import strictly
 
 log = logging.getLogger(__name__)
 
 TRIALS = 64  # fresh draws that a point is shown to before it counts
-CONFIDENCE = 0.95  # that a point which counts is wrong in more than half of all draws
-
-
-def needed(trials: int = TRIALS, confidence: float = CONFIDENCE) -> int:
-    """Return how many of the trials must be wrong; a fair coin gets there with a chance of at most 1 - confidence.
-
-    >>> needed(64)
-    40
-    """
-    tail = 0
-    for count in range(trials, -1, -1):
-        tail += math.comb(trials, count)
-        if tail > (1 - confidence) * 2**trials:
-            return count + 1
-    return 0
+# Draws that must be wrong: 40. A point that only half of all draws get wrong gets there with a chance of at most 5 %.
+NEEDED = TRIALS - few_heads(TRIALS, 0.05)
 
 
 class Averaged(nn.Module):
@@ -70,10 +57,10 @@ class Averaged(nn.Module):
         found: Tensor = torch.func.vmap(lambda row: logits_in(self.model(row[None]))[0], randomness="same")(x)
         return found
 
+    @torch.no_grad()
     def _can_be_alike(self, x: Tensor) -> bool:
         try:
-            with torch.no_grad():
-                self._rowwise(x)
+            self._rowwise(x)
         except Exception as error:  # a model's own code may fail in any way under vmap, and work without it
             log.warning("each row draws for itself (%s): results may depend on the batch", one_line(error))
             return False
@@ -95,7 +82,7 @@ def confirmed(result: Result, problem: Problem, model: Averaged) -> Result:
             for number in range(TRIALS):
                 wrong += part.goal.fooled(model.draw(points, model.draws + number)).long()
     lost = torch.zeros_like(claimed)
-    lost[rows.cpu()] = (wrong < needed()).cpu()
+    lost[rows.cpu()] = (wrong < NEEDED).cpu()
     lost = lost.to(result.success.device)
     clean = problem.x
     trials = torch.where(claimed.to(result.forwards.device), TRIALS, 0)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from sigmazero.attacks.corner import Corner
-from sigmazero.auto.members import Cascade, most_queries
+from sigmazero.auto.members import Cascade
 from sigmazero.core.attack import Attack
 from sigmazero.core.domain import COST_ROUNDING
 from sigmazero.core.findings import Finding, render
@@ -64,21 +64,19 @@ class CascadeResult:
     @staticmethod
     def start(cascade: Cascade, problem: Problem, attacks: Sequence[Attack]) -> CascadeResult:
         """Return the result of an evaluation before it has begun."""
-        n = len(problem)
+        n, never = len(problem), math.inf
 
-        def blank(value: Any, dtype: torch.dtype) -> Tensor:
+        def blank(value: float, dtype: torch.dtype) -> Tensor:
             return torch.full((n,), value, dtype=dtype, device="cpu")
 
+        columns: dict[str, Any] = {name: blank(never, torch.float32) for name in ("l0", "l0_pixel", "cost")}
+        columns |= {name: blank(UNKNOWN, torch.int64) for name in ("prediction", "clean_prediction")}
         best = Result(
+            **columns,
             x_adv=problem.x.detach().to("cpu", copy=True),
             success=blank(False, torch.bool),
-            l0=blank(math.inf, torch.float32),
-            l0_pixel=blank(math.inf, torch.float32),
-            cost=blank(math.inf, torch.float32),
             forwards=blank(0, torch.int64),
             backwards=blank(0, torch.int64),
-            prediction=blank(UNKNOWN, torch.int64),
-            clean_prediction=blank(UNKNOWN, torch.int64),
             step_found=blank(-1, torch.int64),
             margin=blank(math.nan, torch.float64),
             outcome=blank(int(Outcome.NOT_FOUND), torch.int8),
@@ -87,16 +85,10 @@ class CascadeResult:
             budget=problem.budget,
             x=problem.x.detach().cpu(),
         )
-        runs = [
-            MemberRun(
-                attack,
-                attacked=blank(False, torch.bool),
-                l0=blank(math.inf, torch.float64),
-                cost=blank(math.inf, torch.float64),
-                queries=blank(0, torch.int64),
-            )
-            for attack in attacks
-        ]
+        runs = []
+        for attack in attacks:
+            l0, cost = (blank(never, torch.float64) for _ in range(2))
+            runs.append(MemberRun(attack, blank(False, torch.bool), l0, cost, blank(0, torch.int64)))
         left_out = tuple(attack.name for attack in cascade.attacks if attack not in attacks)
         return CascadeResult(cascade, problem, runs, best, left_out)
 
@@ -130,8 +122,6 @@ class CascadeResult:
         best = replace(self.best, findings=errors, seconds=sum(run.seconds for run in self.runs))
         return replace(self, findings=every, best=best)
 
-    # Which samples are left -------------------------------------------------------------------------------------------
-
     def asking(self, place: int) -> Tensor:
         """Return the samples that the attack at a place is for: those that the ones before it did not settle.
 
@@ -139,22 +129,22 @@ class CascadeResult:
         """
         if self.eps is None:
             least = float(self.problem.domain.user_costs.min()) * (1 + COST_ROUNDING)
-            left = _least([run.cost for run in self.runs[:place]], len(self)) > least
+            left = self._least("cost", self.runs[:place]) > least
         else:
-            left = self._fewest(place) > self.eps
+            left = self._least("l0", self.runs[:place]) > self.eps
         return (left & (self.best.clean_prediction != -1)).nonzero().squeeze(1)
 
     def not_fooled(self, k: float) -> tuple[int, int]:
         """Return how many samples stay right under k changes: at least those that every attack has tried, at most all
         that are not fooled so far.
         """
-        left = (self._fewest() > k) & (self.best.clean_prediction != -1)
+        left = (self._least("l0") > k) & (self.best.clean_prediction != -1)
         return int((left & self.runs[-1].attacked).sum()), int(left.sum())
 
-    def _fewest(self, after: int | None = None) -> Tensor:
-        return _least([run.l0 for run in self.runs[:after]], len(self))
-
-    # Figures ----------------------------------------------------------------------------------------------------------
+    def _least(self, name: Literal["l0", "cost"], runs: Sequence[MemberRun] | None = None) -> Tensor:
+        """Return the fewest changes, or the least cost, of each sample over some attacks; infinite without any."""
+        columns = [getattr(run, name) for run in (self.runs if runs is None else runs)]
+        return torch.stack([torch.full((len(self),), math.inf, dtype=torch.float64, device="cpu"), *columns]).amin(0)
 
     def __len__(self) -> int:
         """Return the number of samples."""
@@ -203,16 +193,15 @@ class CascadeResult:
             raise ValueError("robust_accuracy(k) needs a number of changes: the cascade had no budget")
         if self.eps not in (None, k):
             raise ValueError(f"k={k} was not searched, only eps={self.eps}; with eps=None every k is answered")
-        return average(self.right & (self._fewest(after) > k))
+        return average(self.right & (self._least("l0", self.runs[:after]) > k))
 
     def robust_accuracy_at_cost(self, cost: float, after: int | None = None) -> float:
         """Return the share of samples that are right and stay so under changes that cost at most `cost` together."""
         if self.eps is not None:
-            raise ValueError(
-                f"cost={cost}: only eps={self.eps} changes were searched; with eps=None costs are answered"
-            )
+            searched = f"only eps={self.eps} changes were searched"
+            raise ValueError(f"cost={cost}: {searched}; with eps=None costs are answered")
         most = cost + abs(cost) * COST_ROUNDING if cost < math.inf else cost
-        return average(self.right & (_least([run.cost for run in self.runs[:after]], len(self)) > most))
+        return average(self.right & (self._least("cost", self.runs[:after]) > most))
 
     @property
     def ks(self) -> tuple[float, ...]:
@@ -223,13 +212,12 @@ class CascadeResult:
     def costs(self) -> tuple[float, ...]:
         """Return the costs that tables are about; none where every change costs 1 or there is a budget."""
         domain = self.problem.domain
-        priced = domain.priced and self.eps is None
-        return fitting_costs(domain.user_costs.double().cpu().numpy()) if priced else ()
+        return fitting_costs(domain.user_costs.double().cpu().numpy()) if domain.priced and self.eps is None else ()
 
     @property
     def most(self) -> int:
         """Return the most queries that one sample may cost."""
-        return self.cascade.draws * sum(most_queries(run.attack, self.problem) for run in self.runs)
+        return sum(self.cascade.most_queries(run.attack, self.problem) for run in self.runs)
 
     @property
     def exact(self) -> str:
@@ -238,7 +226,7 @@ class CascadeResult:
         domain = self.problem.domain
         if not tried or self.eps not in (None, 1) or domain.needs_exploring or not len(self):
             return ""
-        known = torch.stack(tried).any(0) | (self._fewest() <= 1) | (self.best.clean_prediction == -1)
+        known = torch.stack(tried).any(0) | (self._least("l0") <= 1) | (self.best.clean_prediction == -1)
         if not bool(known.all()) or domain.features // domain.sites > CHANNELS:
             return ""
         what = "pixel" if self.problem.unit == "pixel" else "feature"
@@ -251,7 +239,7 @@ class CascadeResult:
         if not guided or not blind:
             return []
         tried = torch.stack([run.attacked for run in guided]).all(0)
-        least, led = _least([run.l0 for run in blind], len(self)), _least([run.l0 for run in guided], len(self))
+        least, led = self._least("l0", blind), self._least("l0", guided)
         by = " or ".join(run.attack.name for run in blind)
         found = []
         for k in self.ks if self.eps is not None else (*self.ks, math.inf):
@@ -259,36 +247,29 @@ class CascadeResult:
             found += [masked(torch.where(tried, one, math.inf).numpy(), other.numpy(), by)]
         return sorted((each for each in found if each is not None), key=lambda each: each.severity)[:1]  # errors first
 
-    # Texts ------------------------------------------------------------------------------------------------------------
-
     def table(self) -> list[dict[str, str]]:
         """Return a row of texts for each attack: what is left after it, and what it cost."""
-        return [{"member": run.attack.name, **self._figures(place)} for place, run in enumerate(self.runs)]
+        rows = []
+        for place, run in enumerate(self.runs):
+            on, after, row = run.attacked, place + 1, {"member": run.attack.name}
+            row |= {f"robust accuracy at {k:g}": f"{self.robust_accuracy(k, after):.1%}" for k in self.ks}
+            for cost in self.costs:
+                row[f"robust accuracy at cost {cost:g}"] = f"{self.robust_accuracy_at_cost(cost, after):.1%}"
+            gained = f"{int(self.gained(place).sum())} of {int((on & self.right).sum())}"
+            row["improved" if self.eps is None else "fooled"] = gained
+            row["queries per sample"] = f"{average(run.queries[on]) if bool(on.any()) else 0.0:.0f}"
+            rows.append(row | {"seconds": f"{run.seconds:.1f}"})
+        return rows
 
     def line(self, place: int) -> str:
         """Return what the attack at a place did, as a line."""
-        return f"{self.members[place]}: " + ", ".join(f"{name} {text}" for name, text in self._figures(place).items())
+        (_, name), *figures = self.table()[place].items()
+        return f"{name}: " + ", ".join(f"{figure} {text}" for figure, text in figures)
 
     def gained(self, place: int) -> Tensor:
         """Return the samples for which the attack at a place has a better point than those before it."""
-        run, before = self.runs[place], _least([run.cost for run in self.runs[:place]], len(self))
-        return run.attacked & self.right & (run.cost < before)
-
-    def _figures(self, place: int) -> dict[str, str]:
         run = self.runs[place]
-        on, after = run.attacked, place + 1
-        return {
-            **{f"robust accuracy at {k:g}": f"{self.robust_accuracy(k, after):.1%}" for k in self.ks},
-            **{
-                f"robust accuracy at cost {cost:g}": f"{self.robust_accuracy_at_cost(cost, after):.1%}"
-                for cost in self.costs
-            },
-            "improved" if self.eps is None else "fooled": (
-                f"{int(self.gained(place).sum())} of {int((on & self.right).sum())}"
-            ),
-            "queries per sample": f"{average(run.queries[on]) if bool(on.any()) else 0.0:.0f}",
-            "seconds": f"{run.seconds:.1f}",
-        }
+        return run.attacked & self.right & (run.cost < self._least("cost", self.runs[:place]))
 
     @property
     def announcement(self) -> str:
@@ -315,9 +296,3 @@ class CascadeResult:
         lines = [self.announcement, self.headline, *(self.line(place) for place in range(len(self.runs)))]
         lines += [self.exact] if self.exact else []
         return "\n".join(lines + ([render(list(self.findings))] if self.findings else []))
-
-
-def _least(columns: Sequence[Tensor], samples: int) -> Tensor:
-    """Return the smallest value of each sample over the attacks; infinite without any."""
-    every = [torch.full((samples,), math.inf, dtype=torch.float64, device="cpu"), *columns]
-    return torch.stack(every).amin(0)

@@ -5,8 +5,6 @@ present model before they are reused. So a store may hold any number of evaluati
 and `merge` read it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -49,12 +47,9 @@ class StoredRuns:
 
     def add(self, place: int, rows: Tensor, result: Result) -> None:
         """Keep what the attack at a place found for some samples."""
-        order = rows.argsort()
-        rows, result = rows[order], result.take(order.to(result.success.device))
         part = self.problem.take(rows.to(self.problem.x.device))
         facts = Facts.from_result(result, part.y, None, part.x, priced=part.domain.priced)
-        key = self.cells[place].info.key
-        self.store.append(key, rows.numpy(), facts, run=self._run)
+        self.store.append(self.cells[place].info.key, rows.numpy(), facts, run=self._run)
 
 
 @contextmanager

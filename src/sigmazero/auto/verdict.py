@@ -1,7 +1,5 @@
 """Hold the verdict of a gate: a record for machines, and texts made of it for people."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr

@@ -1,12 +1,11 @@
 """Change a leaderboard: add a model, or lower some of its samples by submitted points."""
 
-from __future__ import annotations
-
 import shutil
 import warnings
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,16 +17,15 @@ from sigmazero.bench.constraints import keep
 from sigmazero.bench.identity import RANDOM, hash_weights
 from sigmazero.bench.loader import Loader
 from sigmazero.bench.provenance import provenance
-from sigmazero.board.card import ModelCard, read_card
-from sigmazero.board.entry import CLEAN, Placement, load_network, placements
-from sigmazero.board.folder import CARD, POINTS, BoardError, Leaderboard
-from sigmazero.board.points import Submission, model_hashes, read_points, store_findings
+from sigmazero.board.folder import CARD, POINTS, BoardError, Leaderboard, ModelCard, read_card
+from sigmazero.board.points import CLEAN, Placement, Submission, load_network, placements, read_points
 from sigmazero.core.findings import CODES, Finding, gating
-from sigmazero.core.result import Outcome, Result
+from sigmazero.core.result import Outcome
 from sigmazero.models.doctor import examine
 from sigmazero.models.zoo import known_accuracy
+from sigmazero.report import findings as report_findings
 from sigmazero.report.pages.leaderboard import slug_of
-from sigmazero.report.runs import Best
+from sigmazero.report.runs import Best, load
 from sigmazero.run.check import check
 from sigmazero.store.facts import Facts
 from sigmazero.store.store import Store
@@ -43,7 +41,7 @@ class Change:
     offered: int
 
 
-Lowered = dict[str, Facts]  # by tool: the facts of the samples that it lowers, in the order of the rows
+Lowered = list[tuple[str, NDArray[np.int64], Facts]]  # a tool, the places of the samples that it lowers, their facts
 
 
 def add(
@@ -73,25 +71,25 @@ def add(
         made = made.model_copy(update={"sha256": hash_weights(network)})
         if slug in board.slugs and board.card(slug).sha256 != made.sha256:
             raise BoardError(f"{board.entry(slug) / CARD} is another model of that name; choose another name")
-        places = {name: Placement(board, slug, made, board.boards[name], network, loader) for name in made.boards}
-        findings = {name: _examine(place) for name, place in places.items()}
-        stored = [each for path in stores for each in store_findings(path, str(made.sha256))]
+        places = [Placement(board, slug, made, name, network, loader) for name in made.boards]
+        findings = {place.name: _examine(place) for place in places}
+        stored = [each for path in stores for each in _store_errors(path, str(made.sha256))]
         _refuse([*stored, *(each for found in findings.values() for each in found)], allow)
-        attacked = {name: _cascade(place, version, batch_size) for name, place in places.items()}
+        attacked = {place.name: _cascade(place, version, batch_size) for place in places}
         _refuse([each for _, found in attacked.values() for each in found], allow)
         with board.rewriting(slug) as folder:
             _copy_card(card, made, folder)
             with Store(folder / POINTS, write=True) as store:
                 run = store.begin(provenance(loader.device))
-                for name, place in places.items():
-                    _begin(store, place, run, [*findings[name], *attacked[name][1], *stored])
-                done = [
-                    _merge(store, place, by, points)
-                    for path in stores
-                    for place, points in _offered(path, list(places.values()), None)
-                ]
-                if version is not None:
-                    done += [_merge(store, place, by, attacked[name][0]) for name, place in places.items()]
+                for place in places:
+                    _begin(store, place, run, [*findings[place.name], *attacked[place.name][1], *stored])
+                offered = [pair for path in stores for pair in _offered(path, places, None)]
+                offered += [(place, attacked[place.name][0]) for place in places if version is not None]
+                done = []
+                for place, points in offered:
+                    change, lowered = _replay(place, place.known(store)[1], points)
+                    _write(store, place, by, lowered)
+                    done.append(change)
         return done
 
 
@@ -107,30 +105,42 @@ def submit(
         raise BoardError("by is empty; name who found the points, since each sample keeps the name")
     done = []
     with board.changing():
-        for slug in [board.find(entry)] if entry is not None else matching_entries(board, path):
+        for slug in [board.find(entry)] if entry is not None else _matching(board, path):
             places = placements(board, slug, loader)
-            lowering: list[tuple[Placement, tuple[Change, Lowered]]] = []
+            lowering: list[tuple[Placement, Lowered]] = []
             for place, offered in _offered(path, places, None if entry is not None else places[0].card.sha256):
-                if tool is not None:
-                    offered = [replace(each, tool=tool) for each in offered]
                 with Store(board.entry(slug) / POINTS) as store:
-                    lowering.append((place, _replay(place, place.known(store)[1], offered)))
-            done += [change for _, (change, _) in lowering]
-            if any(parts for _, (_, parts) in lowering):
+                    points = offered if tool is None else [replace(each, tool=tool) for each in offered]
+                    change, lowered = _replay(place, place.known(store)[1], points)
+                done.append(change)
+                lowering += [(place, lowered)] if lowered else []
+            if lowering:
                 with board.rewriting(slug) as folder, Store(folder / POINTS, write=True) as store:
-                    for place, (_, parts) in lowering:
-                        _write(store, place, by, parts)
+                    for place, lowered in lowering:
+                        _write(store, place, by, lowered)
     return done
 
 
-def matching_entries(board: Leaderboard, path: Path) -> list[str]:
-    """Return the entries whose weights a store is about."""
-    hashes = model_hashes(path)
+def _matching(board: Leaderboard, path: Path) -> list[str]:
+    """Return the entries whose weights a store is about; an .npz file does not say."""
+    hashes = set()
+    if path.suffix != ".npz":
+        with Store(path) as store:
+            hashes = {info.model_sha256 for info in store.cells()}
     found = [slug for slug in board.slugs if board.card(slug).sha256 in hashes]
     if not found:
         names = ", ".join(board.card(slug).name for slug in board.slugs) or "none"
         raise BoardError(f"{path} does not say which model it is about; name one of {names}")
     return found
+
+
+def _store_errors(path: Path, sha256: str) -> list[Finding]:
+    """Return the errors that make a store's figures about this model doubtful; none for an .npz file."""
+    if path.suffix == ".npz" or not path.is_file():
+        return []
+    with Store(path) as store:
+        keys = [info.key for info in store.cells() if info.model_sha256 == sha256]
+        return report_findings.errors(report_findings.findings(store, load(store, keys)))
 
 
 def _offered(path: Path, places: Sequence[Placement], sha256: str | None) -> list[tuple[Placement, list[Submission]]]:
@@ -150,19 +160,21 @@ def _cascade(place: Placement, version: str | None, batch_size: int) -> tuple[li
     """Return the points that SparseAutoAttack finds, by the names of its members, and its findings."""
     if version is None:
         return [], []
-    allowed = place.allowed
-    how = {"bounds": allowed.bounds, "space": allowed.space, "unit": place.rules.unit, "device": place.loader.device}
-    adversary = SparseAutoAttack(place.network, "L0", None, version=version, verbose=False, **how)  # type: ignore[arg-type]
+    how: dict[str, Any] = {"bounds": place.allowed.bounds, "space": place.allowed.space, "unit": place.rules.unit}
+    adversary = SparseAutoAttack(
+        place.network, "L0", None, version=version, verbose=False, device=place.loader.device, **how
+    )
     images, labels = place.on_device(place.rows)
     found = adversary.run(
         images, labels, batch_size=batch_size, ids=place.rows.ids, findings=[]
     )  # the doctor was asked
     names = np.array(found.found_by)
-    points = [
-        Submission(f"{name} (SparseAutoAttack {found.cascade})", at, found.best.x_adv[torch.from_numpy(at)])
-        for name in dict.fromkeys(name for name in found.found_by if name)
-        for at in [np.flatnonzero(names == name)]
-    ]
+    points = []
+    for name in dict.fromkeys(filter(None, found.found_by)):
+        at = np.flatnonzero(names == name)
+        points.append(
+            Submission(f"{name} (SparseAutoAttack {found.cascade})", at, found.best.x_adv[torch.from_numpy(at)])
+        )
     return points, list(found.findings)
 
 
@@ -197,63 +209,55 @@ def _copy_card(card: Path, made: ModelCard, folder: Path) -> None:
 
 def _begin(store: Store, place: Placement, run: int, findings: list[Finding]) -> None:
     """Store the model's answers to the clean rows, once, and the findings of today."""
-    info = place.describe("", CLEAN, 0)
-    older = [each for each in store.cells() if each.dataset == place.rules.name and each.key != info.key]
+    info, every = place.describe("", CLEAN, 0), np.arange(len(place.rows))
+    older = [each for each in store.cells() if each.dataset == place.name and each.key != info.key]
     store.register([info, *(replace(each, origin=info.origin, provenance={}) for each in older)])  # by this card now
     keep(store, place.allowed)
     if not store.stored(info.key).any():
-        result = _check(place, np.arange(len(place.rows)), place.rows.images)
-        store.append(info.key, 0, _facts(place, result, np.arange(len(place.rows))), run=run)
+        store.append(info.key, 0, _ask(place, every, place.rows.images), run=run)
     store.diagnose(info.key, [{**asdict(found), "about": CODES[found.code]} for found in dict.fromkeys(findings)])
 
 
-def _check(place: Placement, at: NDArray[np.int64], points: Tensor) -> Result:
+def _ask(place: Placement, at: NDArray[np.int64], points: Tensor) -> Facts:
     """Ask the model about points for some rows, in strict fp32 and in the numbers of this process."""
-    rows = place.rows.select(torch.from_numpy(at))
+    rows, allowed = place.rows.select(torch.from_numpy(at)), place.allowed
     images, labels = place.on_device(rows)
     points = points.cpu()
     finite = points.flatten(1).isfinite().all(1)
     points = torch.where(finite.view(-1, *[1] * (points.ndim - 1)), points, rows.images).to(images)  # fools nobody
+    how: dict[str, Any] = {"bounds": allowed.bounds, "space": allowed.space, "unit": place.rules.unit}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*points leave")  # they are counted as refused
-        how = {"bounds": place.allowed.bounds, "space": place.allowed.space, "unit": place.rules.unit, "ids": rows.ids}
-        return check(place.network, images, labels, points, **how)  # type: ignore[arg-type]
-
-
-def _facts(place: Placement, result: Result, at: NDArray[np.int64]) -> Facts:
-    part = place.rows.select(torch.from_numpy(at))
-    priced = place.allowed.pose(part.images, part.labels).domain.priced
-    return Facts.from_result(result, part.labels, None, part.images.to(result.x_adv.device), priced=priced)
+        result = check(place.network, images, labels, points, ids=rows.ids, **how)
+    priced = allowed.pose(rows.images, rows.labels).domain.priced
+    return Facts.from_result(result, rows.labels, None, rows.images.to(result.x_adv.device), priced=priced)
 
 
 def _replay(place: Placement, now: Best, offered: Iterable[Submission]) -> tuple[Change, Lowered]:
     """Ask the model about points and return what becomes of the board, with the best point of each lowered sample."""
     best, winner = now.changes.copy(), np.full(len(now.changes), -1)
-    replayed: list[tuple[str, NDArray[np.int64], Facts]] = []
+    replayed: list[tuple[Submission, Facts]] = []
     count = refused = 0
-    for number, each in enumerate(offered):
-        facts = _facts(place, _check(place, each.places, each.points), each.places)
+    for each in offered:
+        facts = _ask(place, each.places, each.points)
         needed, holds = now.changes[each.places] > 0, facts.outcome == Outcome.FOUND  # else it is wrong already
         count, refused = count + int(needed.sum()), refused + int((needed & ~holds).sum())
         changes = facts.l0_pixel if place.rules.unit == "pixel" else facts.l0
         better = needed & holds & (changes < best[each.places])
-        best[each.places[better]], winner[each.places[better]] = changes[better], number
-        replayed.append((each.tool, each.places, facts))
+        best[each.places[better]], winner[each.places[better]] = changes[better], len(replayed)
+        replayed.append((each, facts))
     ids = place.rows.ids.numpy()
     for at in np.flatnonzero((best < now.changes) & (best < now.lower)):
         raise BoardError(
-            f"{place.card.name}, board {place.rules.name}: row {ids[at]} is fooled by {best[at]:g} changes, and "
+            f"{place.card.name}, board {place.name}: row {ids[at]} is fooled by {best[at]:g} changes, and "
             f"{now.lower[at]:g} are proved to be needed; one of both is wrong: settle it first (docs/leaderboard.md)"
         )
-    parts: dict[str, list[tuple[NDArray[np.int64], Facts]]] = {}
-    for number, (tool, places, facts) in enumerate(replayed):
-        if (mine := winner[places] == number).any():
-            parts.setdefault(tool, []).append((places[mine], facts.take(mine)))
-    lowered = {
-        tool: Facts.join([facts for _, facts in some]).take(np.argsort(np.concatenate([at for at, _ in some])))
-        for tool, some in parts.items()
-    }
-    return Change(place.rules.name, ids[winner >= 0].tolist(), refused, count), lowered
+    lowered = [
+        (each.tool, each.places[mine], facts.take(mine))
+        for number, (each, facts) in enumerate(replayed)
+        if (mine := winner[each.places] == number).any()
+    ]
+    return Change(place.name, ids[winner >= 0].tolist(), refused, count), lowered
 
 
 def _write(store: Store, place: Placement, by: str, lowered: Lowered) -> None:
@@ -261,14 +265,8 @@ def _write(store: Store, place: Placement, by: str, lowered: Lowered) -> None:
     if not lowered:
         return
     turn = 1 + max(int(run.info.parameters["turn"]) for run in place.known(store)[0])
-    run, where = store.begin(provenance(place.loader.device)), {int(row): at for at, row in enumerate(place.rows.ids)}
-    for tool, facts in lowered.items():
+    run = store.begin(provenance(place.loader.device))
+    for tool, places, facts in lowered:
         info = place.describe(by, tool, turn)
         store.register([info])
-        store.append(info.key, np.array([where[int(row)] for row in facts.row]), facts, run=run)
-
-
-def _merge(store: Store, place: Placement, by: str, offered: Iterable[Submission]) -> Change:
-    change, lowered = _replay(place, place.known(store)[1], offered)
-    _write(store, place, by, lowered)
-    return change
+        store.append(info.key, places, facts, run=run)

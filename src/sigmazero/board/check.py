@@ -1,13 +1,12 @@
 """Verify a leaderboard: rebuild every point, ask every model again, and compare cards, weights and rows."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from sigmazero.bench import verify as recheck
 from sigmazero.bench.loader import ABSENT, Loader, UntrustedCode
-from sigmazero.board.entry import CLEAN, Placement, placements
 from sigmazero.board.folder import POINTS, BoardError, Leaderboard
+from sigmazero.board.points import CLEAN, Placement, placements
 from sigmazero.board.prove import claims, unproved
 from sigmazero.report.intervals import wilson
 from sigmazero.store.store import Store, StoreError
@@ -38,15 +37,12 @@ def verify(board: Leaderboard, loader: Loader, again: float | None = None) -> Bo
     done = BoardVerdict()
     for slug in board.slugs:
         done.entries += 1
-        place = f"entries/{slug}"
         try:
             _verify_entry(board, slug, loader, done, again)
-        except (BoardError, StoreError) as error:
-            done.wrong.append(f"{place}: {error}")
         except (*ABSENT, UntrustedCode, LookupError) as error:
-            done.skipped.append(f"{place} cannot be checked here: {error}")
-        except ValueError as error:
-            done.wrong.append(f"{place}: {error}")
+            done.skipped.append(f"entries/{slug} cannot be checked here: {error}")
+        except (ValueError, StoreError) as error:
+            done.wrong.append(f"entries/{slug}: {error}")
     return done
 
 
@@ -59,8 +55,8 @@ def _verify_entry(board: Leaderboard, slug: str, loader: Loader, done: BoardVerd
     with Store(board.entry(slug) / POINTS) as store:
         for place in places:
             own.give_model(place.card.spec, place.network)
-            own.give_rows(place.rules.data, place.rows)
-        origins = {place.rules.name: place.origin() for place in places}
+            own.give_rows(place.rules.spec(place.name), place.rows)
+        origins = {place.name: place.origin() for place in places}
         if other := sorted({info.attack for info in store.cells() if info.origin != origins.get(info.dataset)}):
             raise BoardError(f"{POINTS} says of {', '.join(other)} that the model or the rows are not the card's")
         verdict = recheck.verify(store, own)
@@ -74,16 +70,14 @@ def _verify_entry(board: Leaderboard, slug: str, loader: Loader, done: BoardVerd
                 done.skipped += [f"{file}: {what}" for what in unproved(place, again)]
 
 
-def _broken_rules(place: Placement, store: Store) -> list[str]:
-    """Return what breaks the rules of the board, though every point holds."""
-    card, wrong = place.card, []
+def _broken_rules(place: Placement, store: Store) -> Iterator[str]:
+    """Yield what breaks the rules of the board, though every point holds."""
+    card = place.card
     runs, best = place.known(store)
     for info in (run.info for run in runs):
         by, tool, turn = (info.parameters[key] for key in ("by", "tool", "turn"))
         if place.describe(by, tool, turn).key != info.key:
-            wrong.append(f"{POINTS} has points by {by or CLEAN!r} that are about another model, board or space")
+            yield f"{POINTS} has points by {by or CLEAN!r} that are about another model, board or space"
     right, rows = int((best.changes > 0).sum()), len(best.rows)
     if card.accuracy is not None and card.accuracy / 100 > wilson(right, rows, level=0.999)[1]:
-        claim = f"card.toml says {card.accuracy:g} % accuracy"
-        wrong.append(f"{claim}; on board {place.rules.name} {right} of {rows} are right")
-    return wrong
+        yield f"card.toml says {card.accuracy:g} % accuracy; on board {place.name} {right} of {rows} are right"

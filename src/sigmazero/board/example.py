@@ -1,7 +1,6 @@
 """Build an example of a leaderboard from the data and models on this machine."""
 
-from __future__ import annotations
-
+import json
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,18 +50,11 @@ def build_example(folder: Path, loader: Loader, *, rows: int = 20, version: str 
             yield f"{model} is left out: {one_line(error)}"
             continue
         with tempfile.TemporaryDirectory() as place:
-            card = Path(place) / "card.toml"
-            card.write_text(card_text(model, names), encoding="utf-8")
+            card, page = Path(place) / "card.toml", entries()[model].source.partition(",")[0]
+            keys = {"name": model, "model": model, "boards": names}
+            keys |= {"code": page} if page.startswith("https://") else {}
+            card.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in keys.items()), encoding="utf-8")
             done = add(Leaderboard(folder), card, loader, by=BY, version=version, allow=["SZ014"])
         yield f"{model}: " + ", ".join(
             f"{change.board} {count(len(change.lowered), 'sample')} fooled" for change in done
         )
-
-
-def card_text(model: str, boards: list[str]) -> str:
-    """Return the card of a known model."""
-    source = entries()[model].source
-    page = source.partition(",")[0]
-    link = f'code = "{page}"\n' if page.startswith("https://") else ""
-    listed = ", ".join(f'"{name}"' for name in boards)
-    return f'name = "{model}"\nmodel = "{model}"\nboards = [{listed}]\n{link}'

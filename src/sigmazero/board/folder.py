@@ -4,50 +4,136 @@ An entry appears and changes as a whole. `verify` replays every point; who found
 folder, in Git or elsewhere.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import Field
 
 from sigmazero.bench.constraints import Allowed
 from sigmazero.bench.identity import hash_file
 from sigmazero.bench.loader import Loader, load_rows, refuse_untrusted
-from sigmazero.bench.plan import DataSpec
-from sigmazero.board.card import ModelCard, Sha256, read_card
+from sigmazero.bench.plan import DataSpec, ModelSpec
 from sigmazero.core import faults, toml
 from sigmazero.core.domain import Unit
 from sigmazero.core.files import replacing
-from sigmazero.core.toml import Count, Table, Text, Whole, Wholes
+from sigmazero.core.toml import Count, Names, Number, Table, Text, Whole, Wholes
 from sigmazero.data import DATASETS, Rows, is_data_file, is_folder
 from sigmazero.data.table import stem
+from sigmazero.models import find
 from sigmazero.store.store import WriterLock
 
 RULES, CARD, POINTS = "board.toml", "card.toml", "points.db"
 PART, OLD = ".part", ".old"  # ends of the folders of an entry that is being written, and of the one it replaces
 KS = (1, 4, 10, 24)
+ABOUT = ("title", "authors", "license", "architecture", "trained_on", "trained_against", "note")
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="what `bench.identity.hash_weights` gives")]
+Link = Annotated[str, Field(pattern=r"^https?://[^\s\"'<>\\]+$")]
 
 
 class BoardError(ValueError):
     """Report a leaderboard, or a file for it, that breaks a rule; the message names the file."""
 
 
-@dataclass(frozen=True)
-class BoardRules:
-    """One board: which rows of which data, by their hash, what counts as one change, and the k of its columns."""
+class BoardRules(Table):
+    """`[boards.NAME]`: which rows of which data, what counts as one change, and the k of the columns."""
 
-    name: str
-    data: DataSpec
-    sha256: str
-    unit: Unit
-    ks: tuple[int, ...]
+    data: Text
+    sha256: Sha256
+    rows: Text | None = None
+    limit: Count | None = None
+    seed: Whole | None = None
+    unit: Unit = "feature"
+    ks: Wholes = Field(default=list(KS))
+
+    def spec(self, name: str) -> DataSpec:
+        """Return the rows of the board of that name, as stores name them."""
+        return DataSpec(name, self.data, self.rows, self.limit, self.seed)
+
+
+class BoardFile(Table):
+    """The tables of board.toml."""
+
+    title: Text = "Robustness to sparse changes"
+    boards: dict[str, BoardRules] = Field(default={})
+
+
+class ModelCard(Table):
+    """One model: what it is, how to build it, and the boards it stands on.
+
+    sha256    of its weights, whatever file they are in; `board add` fills it in where it is missing
+    accuracy  on clean inputs, in %, as its authors give it
+    """
+
+    name: Text
+    model: Text
+    boards: Names
+    sha256: Sha256 | None = None
+    weights: Text | None = None
+    normalize: Text | None = None
+    accuracy: Number | None = None
+    title: Text | None = None
+    authors: Text | None = None
+    license: Text | None = None
+    architecture: Text | None = None
+    trained_on: Text | None = None
+    trained_against: Text | None = None
+    note: Text | None = None
+    paper: Link | None = None
+    code: Link | None = None
+
+    @property
+    def spec(self) -> ModelSpec:
+        """Return the model as stores name it."""
+        return ModelSpec(self.name, self.model, self.weights, self.normalize)
+
+    def spec_in(self, folder: Path) -> ModelSpec:
+        """Return the model with the paths of its files, which lie in this folder."""
+        model = self.model if self.code_file is None else f"{folder / self.model}"
+        return replace(self.spec, spec=model, weights=None if self.weights is None else f"{folder / self.weights}")
+
+    @property
+    def code_file(self) -> str | None:
+        """Return the file that the model is built from, if there is one: Python code, a program or an ONNX file."""
+        place = self.model.rpartition(":")[0] or self.model
+        return place if find(self.model) is None and Path(place).suffix in (".py", ".pt2", ".onnx") else None
+
+    @property
+    def files(self) -> list[str]:
+        """Return the names of the files that belong beside the card."""
+        return [file for file in (self.code_file, self.weights) if file is not None]
+
+    @property
+    def about(self) -> dict[str, str]:
+        """Return what the page of the model says, by its headings."""
+        about = {key.replace("_", " "): getattr(self, key) for key in ABOUT}
+        about |= {"built by": self.model, "weights file": self.weights, "SHA-256 of the weights": self.sha256}
+        return {key: text for key, text in about.items() if text is not None}
+
+    @property
+    def links(self) -> dict[str, str]:
+        """Return addresses by what they lead to."""
+        return {key: address for key in ("paper", "code") if (address := getattr(self, key)) is not None}
+
+
+def read_card(path: Path) -> ModelCard:
+    """Read a card; errors name the file, the line and the value."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file; a card is a TOML file (docs/leaderboard.md)")
+    text = toml.read(path)
+    card = toml.parse(text, ModelCard, str(path))
+    for file in card.files:
+        if not re.fullmatch(r"[\w][\w.+-]*", file):
+            raise toml.error(text, str(path), f"{file!r} must be the name of a file beside the card, without folders")
+        if (path.parent / file).is_symlink():
+            raise toml.error(text, str(path), f"{file!r} is a link; put the file itself beside the card")
+    return card
 
 
 class Leaderboard:
@@ -60,8 +146,7 @@ class Leaderboard:
                 f"{path / RULES}: no such file; a leaderboard is a folder with such a file (docs/leaderboard.md)"
             )
         rules = toml.parse(toml.read(path / RULES), BoardFile, str(path / RULES))
-        self.title = rules.title
-        self.boards = {name: table.rules(name) for name, table in rules.boards.items()}
+        self.title, self.boards = rules.title, rules.boards
         self._rows: dict[str, Rows] = {}
 
     @property
@@ -94,8 +179,15 @@ class Leaderboard:
         """Return the rows of a board; refuse other rows than the rules name."""
         rules = self.boards[name]
         if name not in self._rows:
-            refuse_untrusted([rules.data], loader.trust)
-            rows = load_rows(self.source(rules.data))
+            spec = rules.spec(name)
+            refuse_untrusted([spec], loader.trust)
+            if is_data_file(rules.data):
+                if Path(rules.data).name != rules.data:
+                    raise BoardError(
+                        f"{self.path / RULES}: {rules.data} must be a file in the leaderboard's own folder"
+                    )
+                spec = replace(spec, source=f"{self.path / rules.data}")
+            rows = load_rows(spec)
             if rows.content_hash != rules.sha256:
                 raise BoardError(
                     f"{self.path / RULES}: the rows of board {name} here have sha256 {rows.content_hash[:12]}, the "
@@ -103,18 +195,6 @@ class Leaderboard:
                 )
             self._rows[name] = rows
         return self._rows[name]
-
-    def source(self, spec: DataSpec) -> DataSpec:
-        """Return what to load for a board: a file lies in the board's folder."""
-        if not is_data_file(spec.source):
-            return spec
-        if Path(spec.source).name != spec.source:
-            raise BoardError(f"{self.path / RULES}: {spec.source} must be a file in the leaderboard's own folder")
-        return DataSpec(spec.name, str(self.path / spec.source), spec.rows, spec.limit, spec.seed)
-
-    def allowed(self, name: str, loader: Loader) -> Allowed:
-        """Return what may change on a board: as the data states it, else every value from 0 to 1."""
-        return Allowed().on(self.rows(name, loader))
 
     @contextmanager
     def changing(self) -> Iterator[None]:
@@ -158,30 +238,6 @@ class Leaderboard:
         shutil.rmtree(old, ignore_errors=True)
 
 
-class BoardTable(Table):
-    """`[boards.NAME]`."""
-
-    data: Text
-    sha256: Sha256
-    rows: Text | None = None
-    limit: Count | None = None
-    seed: Whole | None = None
-    unit: Unit = "feature"
-    ks: Wholes = Field(default=list(KS))
-
-    def rules(self, name: str) -> BoardRules:
-        """Return the rules of the board of that name."""
-        spec = DataSpec(name, self.data, self.rows, self.limit, self.seed)
-        return BoardRules(name, spec, self.sha256, self.unit, tuple(sorted(self.ks)))
-
-
-class BoardFile(Table):
-    """The tables of board.toml."""
-
-    title: Text = "Robustness to sparse changes"
-    boards: dict[str, BoardTable] = Field(default={})
-
-
 def new_board(path: Path, name: str, spec: DataSpec, unit: Unit, ks: Sequence[int]) -> Rows:
     """Add a board to the rules of a leaderboard, which may be new; a file of rows is copied into its folder."""
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):
@@ -194,9 +250,8 @@ def new_board(path: Path, name: str, spec: DataSpec, unit: Unit, ks: Sequence[in
     rows = load_rows(spec)
     Allowed().on(rows).pose(rows.images, rows.labels, unit=unit)  # rows that no attack could begin at are an error now
     path.mkdir(parents=True, exist_ok=True)
-    copied = _copied(Path(spec.source), path) if is_data_file(spec.source) else []
     chosen = {
-        "data": copied[0] if copied else spec.source,
+        "data": _copied(Path(spec.source), path) if is_data_file(spec.source) else spec.source,
         "rows": spec.rows,
         "limit": spec.limit,
         "seed": spec.seed,
@@ -204,20 +259,21 @@ def new_board(path: Path, name: str, spec: DataSpec, unit: Unit, ks: Sequence[in
         "unit": unit,
         "ks": list(ks),
     }
-    lines = [f"{key} = {json.dumps(value)}" for key, value in chosen.items() if value is not None]
+    lines = [
+        f"[boards.{name}]",
+        *(f"{key} = {json.dumps(value)}" for key, value in chosen.items() if value is not None),
+    ]
     with replacing(path / RULES) as part:
-        text = "\n".join([f"[boards.{name}]", *lines])
-        part.write_text((f"{old}\n" if old else "") + f"{text}\n", encoding="utf-8")
+        part.write_text("\n".join([*([old] if old else []), *lines, ""]), encoding="utf-8")
     return rows
 
 
-def _copied(source: Path, folder: Path) -> list[str]:
-    """Copy a file of rows and the files that describe it; return their names, its own first."""
+def _copied(source: Path, folder: Path) -> str:
+    """Copy a file of rows and the files that describe it; return its name."""
     beside = [source.with_name(f"{stem(source)}{ending}") for ending in (".toml", ".space.toml")]
-    files = [source, *(file for file in beside if file.is_file())]
-    for file in files:
+    for file in [source, *(file for file in beside if file.is_file())]:
         if not (folder / file.name).exists():
             shutil.copyfile(file, folder / file.name)
         elif hash_file(folder / file.name) != hash_file(file):
             raise BoardError(f"{folder / file.name} is another file than {file}; rename one of them")
-    return [file.name for file in files]
+    return source.name

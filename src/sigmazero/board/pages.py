@@ -1,7 +1,5 @@
 """Write the pages of a leaderboard from its folder: no model is loaded, no code runs, and inputs are for pictures."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -28,16 +26,16 @@ def read_boards(board: Leaderboard, opened: ExitStack, loader: Loader) -> list[B
 
     Stores stay open as long as `opened`.
     """
-    sources = [_source(board, slug, opened, loader) for slug in board.slugs]
+
+    def source(slug: str) -> Source:
+        card = board.card(slug)
+        shown = Card({**zoo_card(card.model), **card.about}, card.links)
+        store = opened.enter_context(Store(board.entry(slug) / POINTS))
+        return Source(store, lambda _: shown, lambda info: board.rows(info.dataset, loader))
+
+    sources = [source(slug) for slug in board.slugs]
     made = boards(sources, lambda name: board.boards[name].ks) if sources else []
     return sorted(made, key=lambda each: [*board.boards].index(each.info.dataset))
-
-
-def _source(board: Leaderboard, slug: str, opened: ExitStack, loader: Loader) -> Source:
-    card = board.card(slug)
-    shown = Card({**zoo_card(card.model), **card.about}, card.links)
-    store = opened.enter_context(Store(board.entry(slug) / POINTS))
-    return Source(store, lambda _: shown, lambda info: board.rows(info.dataset, loader))
 
 
 def zoo_card(model: str) -> dict[str, str]:

@@ -4,23 +4,17 @@ A point can be replayed, and a proof can be made again. Bounds are proved here, 
 those are marked as not checked until they are proved here too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from sigmazero.bench.loader import Loader
-from sigmazero.bench.plan import ModelSpec
 from sigmazero.bench.proofs import METHOD, OVER_REALS, VERSION, proof_key, recalled
-from sigmazero.board.card import ModelCard
-from sigmazero.board.entry import Placement, placements
 from sigmazero.board.folder import POINTS, BoardError, Leaderboard
+from sigmazero.board.points import Placement, placements
 from sigmazero.certifier.certify import certify
-from sigmazero.data import Rows
 from sigmazero.report.pages.leaderboard import UNCHECKED
 from sigmazero.report.runs import Best
 from sigmazero.store.proofs import Proof, ProofKey, row_digests
@@ -52,36 +46,35 @@ def prove(
     source      a store with proofs (`sigmazero certify --store`): its bounds are taken over and marked as not checked
     """
     with board.changing():
-        how = {"up_to": up_to, "time_limit": time_limit}
-        return [_prove(place, source, how) for place in placements(board, board.find(entry), loader)]
+        places = placements(board, board.find(entry), loader)
+        return [_prove(place, up_to, time_limit, source) for place in places]
 
 
-def _prove(place: Placement, source: Path | None, how: Any) -> RaisedBounds:
-    rows, folder, name = place.rows, place.board.entry(place.slug), place.rules.name
+def _prove(place: Placement, up_to: int, time_limit: float | None, source: Path | None) -> RaisedBounds:
+    rows, folder = place.rows, place.board.entry(place.slug)
     if place.allowed.space is not None:
-        raise BoardError(f"board {name}: what may change there is no box, and nothing is proved in other spaces yet")
+        raise BoardError(f"board {place.name}: what may change there is no box, and nothing is proved in other spaces")
     digests = row_digests(rows.images, rows.labels)
     with Store(folder / POINTS) as store:
         own, before, stored = _known(store, place)
     checked = {row: one.least for row, one in stored.items() if not one.method.endswith(UNCHECKED)}
     bound = np.maximum([checked.get(row, 0) for row in digests], before.changes > 0)
-    made: dict[str, Proof] = {}
     if source is not None:
-        key = proof_key(place.network, place.rules.unit, place.allowed, rows, _spec(place.card, folder))
-        for at, proof in enumerate(recalled(source, key, rows, place.network)):
-            if proof is not None and proof.least > bound[at] and before.changes[at] > 0:
-                made[digests[at]] = replace(proof, method=f"{proof.method}, {UNCHECKED}")
-    else:
-        left = np.flatnonzero((before.changes > bound) & (bound <= how["up_to"])).tolist()  # others are exact or proved
-        if left:
-            found = _certified(place, rows.select(left), how)
-            made = {digests[at]: proof for at, proof in zip(left, found, strict=True)}
+        key = proof_key(place.network, place.rules.unit, place.allowed, rows, place.card.spec_in(folder))
+        made = {
+            digests[at]: replace(proof, method=f"{proof.method}, {UNCHECKED}")
+            for at, proof in enumerate(recalled(source, key, rows, place.network))
+            if proof is not None and proof.least > bound[at] and before.changes[at] > 0
+        }
+    else:  # of what is neither exact nor proved
+        left = np.flatnonzero((before.changes > bound) & (bound <= up_to)).tolist()
+        made = {digests[at]: proof for at, proof in _certified(place, left, up_to, time_limit).items()}
     with place.board.rewriting(place.slug) as part, Store(part / POINTS, write=True) as store:
         store.keep_digests(rows.content_hash, digests)
         store.prove(own, made)
         _, after, _ = _known(store, place)
     raised = rows.ids.numpy()[after.lower > before.lower].tolist()
-    return RaisedBounds(name, raised, int((after.lower == after.changes).sum()), len(rows))
+    return RaisedBounds(place.name, raised, int((after.lower == after.changes).sum()), len(rows))
 
 
 def _known(store: Store, place: Placement) -> tuple[ProofKey, Best, dict[str, Proof]]:
@@ -92,22 +85,16 @@ def _known(store: Store, place: Placement) -> tuple[ProofKey, Best, dict[str, Pr
     return key, best, store.proofs(key)
 
 
-def _spec(card: ModelCard, folder: Path) -> ModelSpec:
-    """Return the model as a user would load it from the entry's folder: its code is known by its content."""
-    place = card.model if card.code_file is None else f"{folder / card.model}"
-    return ModelSpec(card.name, place, card.weights, card.normalize)
-
-
-def _certified(place: Placement, rows: Rows, how: Any) -> list[Proof]:
-    """Prove what can be proved of rows; the method of a proof names the arithmetic in which it holds.
-
-    Points are known already, so no attack goes first.
-    """
-    found = certify(place.network, *place.on_device(rows), unit=place.rules.unit, attack=None, **how)
-    return [
-        Proof(least, OVER_REALS if reals else METHOD, VERSION)
-        for least, reals in zip(found.lower.tolist(), found.over_reals.tolist(), strict=True)
-    ]
+def _certified(place: Placement, at: list[int], up_to: int, time_limit: float | None) -> dict[int, Proof]:
+    """Prove what can be proved of some rows, by their places; points are known already, so no attack goes first."""
+    if not at:
+        return {}
+    images, labels = place.on_device(place.rows.select(at))
+    how = {"unit": place.rules.unit, "up_to": up_to, "time_limit": time_limit}
+    found = certify(place.network, images, labels, attack=None, **how)  # type: ignore[arg-type]
+    methods = [OVER_REALS if reals else METHOD for reals in found.over_reals.tolist()]
+    proofs = [Proof(least, method, VERSION) for least, method in zip(found.lower.tolist(), methods, strict=True)]
+    return dict(zip(at, proofs, strict=True))
 
 
 def claims(store: Store) -> int:
@@ -118,15 +105,14 @@ def claims(store: Store) -> int:
 
 def unproved(place: Placement, seconds: float) -> Iterator[str]:
     """Prove every bound of an entry on a board again; yield a line for each that does not come out in time."""
-    rows = place.rows
     with Store(place.board.entry(place.slug) / POINTS) as store:
         stored = _known(store, place)[2]
-    proofs = {at: stored[row] for at, row in enumerate(row_digests(rows.images, rows.labels)) if row in stored}
+    digests = row_digests(place.rows.images, place.rows.labels)
+    proofs = {at: stored[row] for at, row in enumerate(digests) if row in stored}
     for bound in sorted({proof.least for proof in proofs.values() if proof.least > 1}):
         at = [each for each, proof in proofs.items() if proof.least == bound]
-        found = _certified(place, rows.select(at), {"up_to": bound - 1, "time_limit": seconds})
-        for each, again in zip(at, found, strict=True):
+        for each, again in _certified(place, at, bound - 1, seconds).items():
             weaker = again.method == OVER_REALS and not proofs[each].method.startswith(OVER_REALS)
             if again.least < bound or weaker:
                 short = f"that {bound} changes are needed did not come out again in {seconds:g} s"
-                yield f"board {place.rules.name}, row {int(rows.ids[each])}: {short}"
+                yield f"board {place.name}, row {int(place.rows.ids[each])}: {short}"

@@ -1,7 +1,5 @@
 """Break results down: by class, by changed feature, attack against attack, and from model to model."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +11,7 @@ from sigmazero.core.messages import class_name
 from sigmazero.core.metrics import Floats, Outcome
 from sigmazero.report import spaces
 from sigmazero.report.runs import TRANSFER, Group, Run, groups
-from sigmazero.store.facts import CellInfo, Facts, Integers
+from sigmazero.store.facts import CellInfo, Integers
 from sigmazero.store.store import Store
 
 MAX_CLASSES = 20  # of a grid; more would not be read
@@ -48,26 +46,26 @@ def confusion(run: Run) -> Grid:
 
 
 def wins(group: Group) -> Grid:
-    """Return for each two runs without a budget the share of `group.rows` on which the first needs fewer changes."""
-    found = [run.changes[run.places(group.rows)] for run in group.free]
+    """Return for each two runs without a budget the share of rows on which the first needs fewer changes."""
+    rows = group.best.rows
+    found = [run.changes[run.places(rows)] for run in group.free]
     names = [run.name for run in group.free]
     shares = np.full((len(found), len(found)), np.nan)
     for (row, column), _ in np.ndenumerate(shares):
-        if row != column and len(group.rows):
+        if row != column and len(rows):
             shares[row, column] = float((found[row] < found[column]).mean())
     return Grid(names, names, shares)
 
 
 def changed_sites(run: Run) -> Floats:
     """Return for each site (a feature, or a group that counts as one) in which share of the examples it is changed."""
-    found = _examples(run)
     sites = spaces.named_sites(run.info)
-    owner = np.zeros(int(np.prod(run.info.about["shape"])), dtype=np.int64)
+    owner = np.zeros(math.prod(run.info.about["shape"]), dtype=np.int64)
     for place, site in enumerate(sites):
         owner[list(site.members)] = place
-    counts = _count(found, owner, len(sites))
-    counts[[site.derived for site in sites]] = 0  # what follows from others was not chosen
-    return np.asarray(counts / max(len(found), 1), dtype=np.float64)
+    shares = _shares(run, owner, len(sites))
+    shares[[site.derived for site in sites]] = 0  # what follows from others was not chosen
+    return shares
 
 
 def changed_pixels(run: Run) -> Floats | None:
@@ -75,9 +73,8 @@ def changed_pixels(run: Run) -> Floats | None:
     if not is_picture(run.info):
         return None
     shape = run.info.about["shape"]
-    found, area = _examples(run), shape[1] * shape[2]
-    counts = _count(found, np.arange(math.prod(shape)) % area, area)
-    return np.asarray(counts / max(len(found), 1), dtype=np.float64).reshape(shape[1:])
+    area = shape[1] * shape[2]
+    return _shares(run, np.arange(math.prod(shape)) % area, area).reshape(shape[1:])
 
 
 def is_picture(info: CellInfo) -> bool:
@@ -86,15 +83,12 @@ def is_picture(info: CellInfo) -> bool:
     return shape is not None and len(shape) == 3 and shape[0] in (1, 3) and not spaces.is_table(info)
 
 
-def _examples(run: Run) -> Facts:
-    return run.perturbed.take(run.facts.outcome == Outcome.FOUND)
-
-
-def _count(found: Facts, owner: Integers, size: int) -> Integers:
-    """Count the samples in which something of each owner is changed, however many of its features are."""
+def _shares(run: Run, owner: Integers, size: int) -> Floats:
+    """Return in which share of the examples something of each owner is changed, however many of its features are."""
+    found = run.perturbed.take(run.facts.outcome == Outcome.FOUND)
     sample = np.repeat(np.arange(len(found)), np.diff(found.offsets))
     pairs = np.unique(np.stack([sample, owner[found.index]]), axis=1)
-    return np.bincount(pairs[1].astype(np.int64), minlength=size)
+    return np.bincount(pairs[1].astype(np.int64), minlength=size) / max(len(found), 1)
 
 
 def transfer(store: Store, runs: Sequence[Run]) -> list[Grid]:
@@ -112,18 +106,15 @@ def transfer(store: Store, runs: Sequence[Run]) -> list[Grid]:
     for (name, _), chosen in sets.items():
         shares = np.full((len(chosen), len(chosen)), np.nan)
         for row, run in enumerate(chosen):
+            found = run.facts.row[run.facts.outcome == Outcome.FOUND]
+            shares[row, row] = 1.0 if len(found) else np.nan
             for column, other in enumerate(chosen):
-                if row == column:
-                    shares[row, column] = 1.0 if (run.facts.outcome == Outcome.FOUND).any() else np.nan
-                elif answers := answered.get((run.info.key, other.info.model_sha256)):
-                    shares[row, column] = _transferred(run, store.facts(answers.key, perturbations=False))
+                cell = answered.get((run.info.key, other.info.model_sha256))
+                if cell is not None and row != column:
+                    answers = store.facts(cell.key, perturbations=False)
+                    right = np.isin(answers.row, found) & (answers.outcome != Outcome.ALREADY)
+                    shares[row, column] = metrics.average(answers.outcome[right] == Outcome.FOUND)
         if np.isfinite(shares[~np.eye(len(chosen), dtype=bool)]).any():
             rows = [f"{run.info.model} ({run.info.attack})" for run in chosen]
             made.append(Grid(rows, [run.info.model for run in chosen], shares, name))
     return made
-
-
-def _transferred(run: Run, answers: Facts) -> float:
-    found = run.facts.row[run.facts.outcome == Outcome.FOUND]
-    right = np.isin(answers.row, found) & (answers.outcome != Outcome.ALREADY)
-    return metrics.average(answers.outcome[right] == Outcome.FOUND)

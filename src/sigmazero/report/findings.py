@@ -1,7 +1,5 @@
 """Collect reasons to doubt the figures of a store: findings of the doctor, and what the stored results show."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace

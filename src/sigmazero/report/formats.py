@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import math
 import re
@@ -14,7 +15,7 @@ from sigmazero.core.messages import harmless, visible
 from sigmazero.core.metrics import Metric, Samples
 from sigmazero.report.intervals import wilson
 from sigmazero.report.runs import choose_ks
-from sigmazero.report.table import ENDS, Line, Table, best, difference, ends
+from sigmazero.report.table import ENDS, Line, Table, best, difference
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -28,9 +29,6 @@ LEFT = ("model", "data", "attack", "goal", "unit", "state", "precision", "space"
 QUERIES = "the paper's queries leave out the clean check and the final verification."
 CAVEAT = f"In brackets ours less the paper's; {QUERIES}"
 FEW = 500  # samples below which a difference from the paper is likely to be chance
-
-
-# Numbers --------------------------------------------------------------------------------------------------------------
 
 
 def percent(share: float | None) -> str:
@@ -88,17 +86,8 @@ def figure(value: float | None, column: Metric) -> str:
 
 def ends_text(line: Line, column: Metric) -> str:
     """Return the 95 % interval of a figure in brackets, nothing where it has none."""
-    found = ends(line, column)
+    found = line.ends(column)
     return "" if found is None else f"({figure(found[0], column)}–{figure(found[1], column)})"
-
-
-def difference_text(line: Line, column: Metric) -> str:
-    """Return ours less the paper's with its sign, nothing where there is no difference to give."""
-    gap = difference(line.figures[column.name], line.paper.get(column.name))
-    return "" if gap is None else f"{'−' if gap < 0 else '+'}{figure(abs(gap), column)}"
-
-
-# Rows of text ---------------------------------------------------------------------------------------------------------
 
 
 def rows(table: Table, *, word: Text = str, strong: Text = str) -> list[dict[str, str]]:
@@ -107,34 +96,26 @@ def rows(table: Table, *, word: Text = str, strong: Text = str) -> list[dict[str
     `word` is applied to names, headings and numbers, `strong` to the best figure of each group.
     """
     made = []
-    for block in table.blocks:
-        for line in block:
-            row = {word(name): word(line.words[name]) for name in table.words}
-            for column in table.columns:
-                value = line.figures[column.name]
-                text = figure(value, column)
-                if table.intervals and (between := ends_text(line, column)):
-                    text = f"{text} {between}"
-                text = word(text)
-                row[word(column.heading)] = strong(text) if value is not None and value == best(block, column) else text
-                if table.compared:
-                    row[word(f"{column.heading} paper")] = word(_paper(line, column))
-            made.append(row)
+    for line, rivals in ((line, block) for block in table.blocks for line in block):
+        row = {word(name): word(line.words[name]) for name in table.words}
+        for column in table.columns:
+            value, theirs = line.figures[column.name], line.paper.get(column.name)
+            between = f" {ends_text(line, column)}" if table.intervals else ""
+            text = word(f"{figure(value, column)}{between}".rstrip())
+            row[word(column.heading)] = strong(text) if value is not None and value == best(rivals, column) else text
+            if table.compared:
+                gap = difference(value, theirs)
+                less = "" if gap is None else f" ({'−' if gap < 0 else '+'}{figure(abs(gap), column)})"
+                row[word(f"{column.heading} paper")] = word(figure(theirs, column) + less)
+        made.append(row)
     return made
-
-
-def _paper(line: Line, column: Metric) -> str:
-    theirs = line.paper.get(column.name)
-    gap = difference_text(line, column)
-    return figure(theirs, column) + (f" ({gap})" if gap else "")
 
 
 def caution(table: Table) -> str:
     """Return a warning if the paper has no figures for these runs, or if the samples are few; empty otherwise."""
-    lines = [line for block in table.blocks for line in block]
-    if not any(line.paper for line in lines):
+    if not any(line.paper for line in table.lines):
         return "The paper has no figures for these runs: models, data, attacks and steps must be those of experiments/."
-    fewest = min(int(line.figures.get("samples") or line.run.info.rows) for line in lines)
+    fewest = min(int(line.figures.get("samples") or line.run.info.rows) for line in table.lines)
     if fewest >= FEW:
         return ""
     low, high = wilson(fewest // 2, fewest)
@@ -165,9 +146,6 @@ def sample_row(
 def headings(lines: Sequence[TextRow]) -> list[str]:
     """Return every heading of these rows, in the order of first use."""
     return list(dict.fromkeys(name for row in lines for name in row))
-
-
-# Formats --------------------------------------------------------------------------------------------------------------
 
 
 def rich_table(lines: Sequence[TextRow], left: Sequence[str] = (), *, down: bool = False) -> RichTable:
@@ -214,8 +192,7 @@ def escape_markdown(text: str) -> str:
     >>> escape_markdown("a_b&<script>")
     'a\\_b&amp;&lt;script&gt;'
     """
-    plain = re.sub(r"([\\`*_{}\[\]#!~$])", r"\\\1", text)
-    return re.sub("[&<>]", lambda mark: {"&": "&amp;", "<": "&lt;", ">": "&gt;"}[mark.group()], plain)
+    return html.escape(re.sub(r"([\\`*_{}\[\]#!~$])", r"\\\1", text), quote=False)
 
 
 def to_markdown(table: Table, bold: bool = True, escape: Callable[[str], str] = escape_markdown) -> str:
@@ -230,20 +207,26 @@ def to_csv(table: Table) -> str:
 
     Success rates are shares, infinity is `inf`, and what is not known is empty.
     """
-    lines = [line for block in table.blocks for line in block]
-    names = list(dict.fromkeys(name for line in lines for name in line.words))
-    columns = (*table.constant, *table.columns)
-    kinds = ["", "_paper", "_difference"] if table.compared else [""]
-    bounds = list(ENDS) if table.intervals else []
+    lines = []
+    for line in table.lines:
+        numbers: dict[str, float | None] = {}
+        for column in (*table.constant, *table.columns):
+            name, theirs = column.name, line.paper.get(column.name)
+            numbers[name] = line.figures[name]
+            if table.compared:
+                numbers |= {f"{name}_paper": theirs, f"{name}_difference": difference(numbers[name], theirs)}
+            if table.intervals:
+                numbers |= {name + end: line.figures.get(name + end) for end in ENDS}
+        lines.append(
+            line.words | {name: "" if value is None else repr(float(value)) for name, value in numbers.items()}
+        )
+    return csv_text(lines)
+
+
+def csv_text(lines: Sequence[TextRow]) -> str:
+    """Return rows as CSV that a spreadsheet shows as it is."""
     file = io.StringIO()
-    out = csv.writer(file, lineterminator="\n")
-    out.writerow([*names, *(column.name + kind for column in columns for kind in (*kinds, *bounds))])
-    for line in lines:
-        numbers: list[float | None] = []
-        for column in columns:
-            ours, theirs = line.figures[column.name], line.paper.get(column.name)
-            numbers += [ours, theirs, difference(ours, theirs)][: len(kinds)]
-            numbers += [line.figures.get(column.name + end) for end in bounds]
-        words = [harmless(line.words[name]) for name in names]
-        out.writerow([*words, *("" if value is None else repr(float(value)) for value in numbers)])
+    out = csv.DictWriter(file, headings(lines), restval="", lineterminator="\n")
+    out.writeheader()
+    out.writerows({name: harmless(text) for name, text in line.items()} for line in lines)
     return file.getvalue()

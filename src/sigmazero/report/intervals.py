@@ -1,7 +1,5 @@
 """Confidence intervals, from the samples alone: of a share, of a median, and of differences between paired runs."""
 
-from __future__ import annotations
-
 import math
 from statistics import NormalDist
 
@@ -40,21 +38,23 @@ def median_interval(values: ArrayLike, level: float = LEVEL) -> Interval:
     n = len(ordered)
     if not n:
         raise ValueError("no values have no median; give one or more")
-    rank = _rank(n, _tail(level))
+    rank = few_heads(n, _tail(level))
     return float(ordered[rank]), float(ordered[n - 1 - rank])
 
 
-def _rank(n: int, tail: float) -> int:
-    """Return how many values may be left out at each end: that many heads of n coins are rarer than `tail`."""
-    below, rank = 0.0, -1
-    while rank < (n - 1) // 2:
-        heads = rank + 1
+def few_heads(n: int, tail: float) -> int:
+    """Return the most heads of n fair coins that are so few that the chance of no more is at most `tail`; at least 0.
+
+    >>> few_heads(64, 0.05)
+    24
+    """
+    below = 0.0
+    for heads in range((n + 1) // 2):
         # By logarithms: 2**n is too large for n in the thousands.
-        below += math.exp(math.lgamma(n + 1) - math.lgamma(heads + 1) - math.lgamma(n - rank) - n * math.log(2))
+        below += math.exp(math.lgamma(n + 1) - math.lgamma(heads + 1) - math.lgamma(n - heads + 1) - n * math.log(2))
         if below > tail:
-            break
-        rank = heads
-    return max(rank, 0)
+            return max(heads - 1, 0)
+    return (n - 1) // 2
 
 
 def paired_difference(before: ArrayLike, after: ArrayLike, level: float = LEVEL) -> Interval:

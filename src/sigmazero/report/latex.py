@@ -1,7 +1,5 @@
 r"""Write a table as LaTeX for booktabs; its first line names the package."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from sigmazero.report import formats

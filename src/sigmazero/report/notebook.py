@@ -1,7 +1,5 @@
 """Show results in a notebook: data frames, plots on matplotlib's axes, and a table with pictures as HTML."""
 
-from __future__ import annotations
-
 import base64
 import io
 from collections.abc import Mapping, Sequence
@@ -40,7 +38,7 @@ def frame(result: Result) -> Any:
 
 def plot_curve(result: Result, axis: Any, label: str | None) -> Any:
     """Draw the share of all samples fooled with at most k changes, with its 95 % band."""
-    axis = _axes() if axis is None else axis
+    axis = _subplots()[1] if axis is None else axis
     known = label is not None and label.split(",")[0] in style.COLOURS
     colour = style.NEUTRAL if label is None else style.colour(label.split(",")[0]) if known else None
     shade = 0.05 if axis.lines else 0.18  # bands upon each other would be a grey: the first is seen well
@@ -61,7 +59,7 @@ def plot_examples(result: Result, x: Tensor | None, count: int) -> Any:
     rows = choose(result, count)
     if not rows:
         raise ValueError("the result has no samples to show")
-    figure, axes = _pyplot().subplots(3, len(rows), figsize=(1.4 * len(rows), 4.6), squeeze=False, layout="constrained")
+    figure, axes = _subplots(3, len(rows), figsize=(1.4 * len(rows), 4.6), squeeze=False)
     for column, row in zip(axes.T, rows, strict=True):
         label = result.class_name(int(result.clean_prediction[row]))
         for axis, text in zip(column, pictures.show_sample(column, result, clean, row, label), strict=True):
@@ -74,7 +72,7 @@ def plot_examples(result: Result, x: Tensor | None, count: int) -> Any:
 def plot_changes(result: Result, x: Tensor | None, axis: Any, count: int) -> Any:
     """Draw how often each pixel changed among the examples found, or which features changed most often."""
     clean = _clean(result, x, "plot_changes")
-    axis = _axes() if axis is None else axis
+    axis = _subplots()[1] if axis is None else axis
     found = result.outcome.cpu() == Outcome.FOUND  # what is wrong already has no changes to show
     changed = (clean.cpu() != result.x_adv.cpu())[found]
     share = changed.double().mean(0) if len(changed) else torch.zeros(clean.shape[1:], dtype=torch.float64)
@@ -118,11 +116,16 @@ def show_html(
 
     A figure may be None, where matplotlib is not installed.
     """
+    images = []
+    for figure in filter(None, figures):
+        file = io.BytesIO()
+        figure.savefig(file, format="png", dpi=80)
+        images.append(base64.b64encode(file.getvalue()).decode())
     return render(
         "notebook.html",
         headline=headline,
         tables=[(headings(rows), rows) for rows in tables],
-        images=[_png(figure) for figure in figures if figure is not None],
+        images=images,
         lines=lines,
     )
 
@@ -135,12 +138,6 @@ def draw_result(result: Result, x: Tensor) -> Any:
         return None
 
 
-def _png(figure: Any) -> str:
-    file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=80)
-    return base64.b64encode(file.getvalue()).decode()
-
-
 def _records(result: Result) -> list[str]:
     """Return what changed in the first fooled rows of a table, by name."""
     if result.x is None or result.x.ndim != 2:
@@ -148,14 +145,12 @@ def _records(result: Result) -> list[str]:
     sites = spaces.sites_of(result.names or [f"feature {k}" for k in range(result.x.shape[1])], None)
     lines = []
     for row in (result.outcome.cpu() == Outcome.FOUND).nonzero().squeeze(1).tolist()[:MAX_EXAMPLES]:
-        before, after = result.x[row].tolist(), result.x_adv[row].tolist()
-        changes = [str(change) for change in spaces.changes_of(sites, before, after)]
+        changes = [*map(str, spaces.changes_of(sites, result.x[row].tolist(), result.x_adv[row].tolist()))]
         more = f", and {len(changes) - MAX_CHANGES} more" if len(changes) > MAX_CHANGES else ""
         became, changed = pictures.words(result, row)
-        start = (
-            f"row {int(result.ids[row])}, {result.class_name(int(result.clean_prediction[row]))} {became}, {changed}"
-        )
-        lines.append(f"{start}: {', '.join(changes[:MAX_CHANGES])}{more}")
+        was = result.class_name(int(result.clean_prediction[row]))
+        some = ", ".join(changes[:MAX_CHANGES])
+        lines.append(f"row {int(result.ids[row])}, {was} {became}, {changed}: {some}{more}")
     return lines
 
 
@@ -168,9 +163,5 @@ def _clean(result: Result, x: Tensor | None, name: str) -> Tensor:
     return found
 
 
-def _pyplot() -> Any:
-    return require("matplotlib.pyplot", "plot", "this plot")
-
-
-def _axes() -> Any:
-    return _pyplot().subplots(layout="constrained")[1]
+def _subplots(*shape: int, **how: Any) -> Any:
+    return require("matplotlib.pyplot", "plot", "this plot").subplots(*shape, layout="constrained", **how)

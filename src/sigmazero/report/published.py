@@ -4,8 +4,6 @@ The files in `paper/` hold its tables as printed. Its queries leave out the clea
 seconds are those of another device, and its rows are the whole test set.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Callable, Mapping
@@ -18,7 +16,6 @@ from typing import Any
 from sigmazero.report.table import MEMORY, Line, Table
 from sigmazero.store.facts import CellInfo
 
-SOURCES = ("paper",)
 KS = (24.0, 50.0)  # at which the paper gives success rates without a budget
 COSTS = ("seconds", "kqueries")
 ODD = ("swapped", "suspect")  # notes on rows whose queries and seconds cannot be trusted
@@ -56,10 +53,8 @@ class Usual:
         return all(info.parameters.get(name, value) == value for name, value in usual.items() if name != "steps")
 
 
-def compare(table: Table, usual: Usual, source: str = "paper") -> Table:
-    """Return the table with a source's figures added to the lines that are `usual` there."""
-    if source not in SOURCES:
-        raise ValueError(f"there are no figures of {source!r} to compare with; choose one of {', '.join(SOURCES)}")
+def compare(table: Table, usual: Usual) -> Table:
+    """Return the table with the paper's figures added to the lines that are `usual` there."""
     blocks = [tuple(replace(line, paper=_figures(line, block, usual)) for line in block) for block in table.blocks]
     return replace(table, blocks=tuple(blocks), compared=True)
 

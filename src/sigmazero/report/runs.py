@@ -1,29 +1,29 @@
 """Load the runs of a store, group those that compete, and compute their figures.
 
 A `Run` is one cell of a store with its facts. A `Group` holds the runs that answer the same question about the same
-model: its tables, curves and pages compare them. `load` makes the runs, `groups` the groups, `summary` the figures.
+model: its tables, curves and pages compare them.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from torch import Tensor
 
 from sigmazero.core import metrics
 from sigmazero.core.messages import digest
-from sigmazero.core.metrics import Floats, Metric, Outcome, Samples, checked
+from sigmazero.core.metrics import Floats, Outcome, Samples, checked
 from sigmazero.report.intervals import median_interval, wilson
 from sigmazero.store.facts import CellInfo, Facts, Integers
 from sigmazero.store.store import Store
 
 Record = dict[str, str | float | None]
+# From a cell to all its inputs as they were attacked (`images`), and their numbers in the data set (`ids`).
+# Reports load no data themselves: the caller passes this.
+Clean = Callable[[CellInfo], Any]
 
 COST = "cost"  # the unit of runs whose changes are counted by what they cost
 TRANSFER = "transfer"  # in the origin of a cell whose points were found on another model: the key of that cell
@@ -32,8 +32,6 @@ VARYING = ("steps", "seed", "precision", "version", "space")  # what may tell ap
 # Must be the same in a table: among the runs of one attack, data set or model; None is among all of them.
 ALIKE = {"version": "attack", "precision": None, "unit": None, "data_hash": "dataset", "model_sha256": "model"}
 MAX_VALUES = 5  # keys that an error shows
-MAX_PROVED = 2  # numbers of changes at which tables give proved shares
-DIGITS = 2  # to which the numbers of changes of a table are rounded
 NEARLY, STRETCH, MARGIN = 0.95, 3.0, 1.05  # see `Group.end`
 
 
@@ -161,40 +159,12 @@ def by_cost(runs: Iterable[Run]) -> list[Run]:
 def names(infos: Sequence[CellInfo]) -> list[str]:
     """Return what to call each run: its attack, and what tells it from others of that attack and budget."""
     parts = [{name: str(getattr(info, name)) for name in VARYING} for info in infos]
-    differ = differences([(info.attack, info.budget) for info in infos], parts)
-    return [info.attack + more for info, more in zip(infos, differ, strict=True)]
-
-
-def merge(runs: Sequence[Run]) -> Best:
-    """Return the fewest changes that any run found for each row that any of them has; of equals the first run counts.
-
-    Rows are in the order in which they first appear. An answer to the clean input that is not finite counts as wrong.
-    """
-    every = np.concatenate([run.facts.row for run in runs])
-    rows = every[np.sort(np.unique(every, return_index=True)[1])]
-    found, least = np.full((len(runs), len(rows)), np.inf), np.ones(len(rows))
-    for at, run in enumerate(runs):
-        here = np.isin(rows, run.facts.row)
-        places = run.places(rows[here])
-        found[at, here] = np.where(run.facts.outcome == Outcome.NON_FINITE, 0.0, run.changes)[places]
-        if run.least is not None:
-            least[here] = np.maximum(least[here], run.least[places])
-    return _best(rows, found, least)
-
-
-def _best(rows: Integers, found: Floats, least: Floats) -> Best:
-    """Return the best of each row, given what each run found, and what it needs if it is not wrong already."""
-    fewest = found.min(axis=0)
-    winner = np.where(np.isfinite(fewest), found.argmin(axis=0), -1)
-    return Best(rows, fewest, winner, np.where(fewest == 0, 0.0, least))
-
-
-# Groups ---------------------------------------------------------------------------------------------------------------
+    return tell_apart([info.attack for info in infos], parts, [(info.attack, info.budget) for info in infos])
 
 
 @dataclass(frozen=True)
 class Best:
-    """The best of a pool of runs for each row.
+    """The best of several runs for each row.
 
     changes  the fewest that fool it, infinite where no run did
     winner   the place of the run that found them, −1 for none
@@ -205,6 +175,37 @@ class Best:
     changes: Floats
     winner: Integers
     lower: Floats
+
+
+def merge(runs: Sequence[Run], rows: Integers | None = None) -> Best:
+    """Return the best that any run found for each of these rows; of equals the first run counts.
+
+    By default they are all rows that any run has, in the order in which they first appear.
+    """
+    if rows is None:
+        every = np.concatenate([run.facts.row for run in runs])
+        rows = every[np.sort(np.unique(every, return_index=True)[1])]
+    found, least = np.full((len(runs), len(rows)), np.inf), np.ones(len(rows))
+    for at, run in enumerate(runs):
+        here = np.isin(rows, run.facts.row)
+        places = run.places(rows[here])
+        found[at, here] = run.changes[places]
+        if run.lower is not None:
+            least[here] = np.maximum(least[here], run.lower[places])
+    fewest = found.min(axis=0)
+    winner = np.where(np.isfinite(fewest), found.argmin(axis=0), -1)
+    return Best(rows, fewest, winner, np.where(fewest == 0, 0.0, least))
+
+
+def not_finite_is_wrong(run: Run) -> Run:
+    """Count samples whose clean answer is not finite as wrong, so that they need no change: leaderboards do."""
+    odd, facts = run.facts.outcome == Outcome.NON_FINITE, run.facts
+    l0, l0_pixel = (np.where(odd, 0.0, each) for each in (facts.l0, facts.l0_pixel))
+    prediction = np.where(odd, -1, facts.clean_prediction)
+    return replace(run, facts=replace(facts, l0=l0, l0_pixel=l0_pixel, clean_prediction=prediction))
+
+
+# Groups ---------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,21 +250,13 @@ class Group:
         return runs if len(reduce(np.intersect1d, [run.facts.row for run in runs])) else runs[:1]
 
     @cached_property
-    def rows(self) -> Integers:
-        """Return the rows that all runs of the pool have."""
-        return reduce(np.intersect1d, [run.facts.row for run in self.pool])
-
-    @cached_property
     def best(self) -> Best:
-        """Return the best that the pool found for each of `rows`."""
-        at = [(run, run.places(self.rows)) for run in self.pool]
-        known = [run.lower[places] for run, places in at if run.lower is not None]
-        found = np.stack([run.changes[places] for run, places in at])
-        return _best(self.rows, found, np.max(known, axis=0) if known else np.ones(len(self.rows)))
+        """Return the best that the pool found for each row that all its runs have."""
+        return merge(self.pool, reduce(np.intersect1d, [run.facts.row for run in self.pool]))
 
     @property
     def lower(self) -> Floats | None:
-        """Return the changes that each of `rows` is proved to need; None where nothing is proved."""
+        """Return the changes that each row of `best` is proved to need; None where nothing is proved."""
         return self.best.lower if any(run.lower is not None for run in self.pool) else None
 
     @property
@@ -306,12 +299,11 @@ def groups(runs: Sequence[Run], mix: bool = False) -> list[Group]:
     found: dict[tuple[str, ...], list[Run]] = {}
     for run in runs:
         found.setdefault(question(run), []).append(run)
-    parts = [sorted(_named(part), key=weakness) for part in found.values()]
+    parts = []
+    for part in found.values():
+        named = zip(part, names([run.info for run in part]), strict=True)
+        parts.append(sorted((replace(run, name=name) for run, name in named), key=weakness))
     return [Group(title, tuple(part)) for title, part in zip(_titles([part[0] for part in parts]), parts, strict=True)]
-
-
-def _named(runs: Sequence[Run]) -> list[Run]:
-    return [replace(run, name=name) for run, name in zip(runs, names([run.info for run in runs]), strict=True)]
 
 
 def question(run: Run) -> tuple[str, ...]:
@@ -359,48 +351,41 @@ def goal_suffix(info: CellInfo) -> str:
     return "" if info.goal == "untargeted" else f", {info.goal}" if target is None else f", target {target}"
 
 
-def tell_apart(titles: Sequence[str], parts: Sequence[Mapping[str, str]]) -> list[str]:
-    """Add to titles that occur twice the parts in which they differ.
+def tell_apart(
+    titles: Sequence[str], parts: Sequence[Mapping[str, str]], keys: Sequence[Hashable] | None = None
+) -> list[str]:
+    """Add to titles that occur twice, or share a key, the parts in which they differ.
 
     >>> tell_apart(["M1", "M1", "M2"], [{"code": "a", "unit": "x"}, {"code": "b", "unit": "x"}, {"code": "c"}])
     ['M1, code a', 'M1, code b', 'M2']
     """
-    return [title + more for title, more in zip(titles, differences(titles, parts), strict=True)]
-
-
-def differences(keys: Sequence[Hashable], parts: Sequence[Mapping[str, str]]) -> list[str]:
-    """Return for each item, as text, the parts in which it differs from others with its key."""
+    keys = titles if keys is None else keys
     alike: dict[Hashable, list[Mapping[str, str]]] = {}
     for key, part in zip(keys, parts, strict=True):
         alike.setdefault(key, []).append(part)
-    return [
-        "".join(f", {word} {text}" for word, text in part.items() if len({each[word] for each in alike[key]}) > 1)
-        for key, part in zip(keys, parts, strict=True)
-    ]
+    made = []
+    for title, key, part in zip(titles, keys, parts, strict=True):
+        differ = [word for word in part if len({each[word] for each in alike[key]}) > 1]
+        made.append(title + "".join(f", {word} {part[word]}" for word in differ))
+    return made
 
 
 # Figures --------------------------------------------------------------------------------------------------------------
 
 
-def curve(changes: ArrayLike) -> tuple[Floats, Floats]:
-    """Return the k where the success rate jumps, 0 first, and the rate from each of them on.
+def band(changes: ArrayLike) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return the k where the success rate jumps, 0 first, the rate from there on, and the ends of its 95 % interval.
 
-    >>> [each.tolist() for each in curve([3, 3, 7, np.inf])]
+    >>> [each.tolist() for each in band([3, 3, 7, np.inf])[:2]]
     [[0.0, 3.0, 7.0], [0.0, 0.5, 0.75]]
     """
     values = checked(changes)
     ks, counts = np.unique(values[np.isfinite(values)], return_counts=True)
     if not len(ks) or ks[0] > 0:
         ks, counts = np.insert(ks, 0, 0.0), np.insert(counts, 0, 0)
-    return ks, np.cumsum(counts) / len(values)
-
-
-def band(changes: ArrayLike) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return the curve with the ends of its 95 % interval: where it jumps, the rate, the low end, the high end."""
-    ks, rates = curve(changes)
-    n = len(np.asarray(changes))
-    low, high = np.array([wilson(round(rate * n), n) for rate in rates]).T
-    return ks, rates, low, high
+    found = np.cumsum(counts)
+    low, high = np.array([wilson(int(count), len(values)) for count in found]).T
+    return ks, found / len(values), low, high
 
 
 def choose_ks(found: Iterable[Floats]) -> list[float]:
@@ -416,12 +401,8 @@ def choose_ks(found: Iterable[Floats]) -> list[float]:
     fooled = every[np.isfinite(every) & (every > 0)]
     if not len(fooled):
         return [1.0]
-    return sorted({_rounded(float(k)) for k in np.quantile(fooled, (0.25, 0.5, 0.75), method="inverted_cdf")})
-
-
-def _rounded(k: float) -> float:
-    """Round to two digits; a whole number stays one."""
-    return round(k, DIGITS - 1 - math.floor(math.log10(k)))
+    quartiles = np.quantile(fooled, (0.25, 0.5, 0.75), method="inverted_cdf")
+    return sorted({round(float(k), 1 - math.floor(math.log10(k))) for k in quartiles})
 
 
 def table_ks(runs: Sequence[Run]) -> list[float]:
@@ -438,7 +419,7 @@ def proved_ks(runs: Iterable[Run]) -> list[float]:
     []
     """
     most = max((int(run.lower.max()) for run in runs if run.lower is not None), default=0)
-    return sorted({float(k) for k in np.linspace(1, most - 1, MAX_PROVED).round()}) if most > 1 else []
+    return sorted({1.0, float(most - 1)}) if most > 1 else []
 
 
 def summary(run: Run, ks: Sequence[float], level: float | None = None) -> dict[str, float | None]:
@@ -448,22 +429,18 @@ def summary(run: Run, ks: Sequence[float], level: float | None = None) -> dict[s
     None: they would be bounds.
     """
     figures: dict[str, float | None] = {"samples": len(run), "missing": run.info.rows - len(run)}
-    for each in metrics.figures(
-        "store", sorted({*map(float, ks), math.inf, *([] if run.budget is None else [float(run.budget)])})
-    ):
+    wanted = {*map(float, ks), math.inf} | ({float(run.budget)} if run.budget is not None else set())
+    for each in metrics.figures("store", sorted(wanted)):
         value = each.value(run.samples) if each.known(run.budget) else None
         figures[each.name] = None if value is None or math.isnan(value) else value
         if level is not None and (each.name == "median_l0" or each.k is not None):
-            low, high = (None, None) if value is None else interval(each, run, value, level)
+            low, high = None, None
+            if value is not None and each.kind == "share":
+                low, high = wilson(round(value * len(run)), len(run), level)
+            elif value is not None:
+                low, high = median_interval(run.changes, level)
             figures |= {f"{each.name}_low": low, f"{each.name}_high": high}
     return figures
-
-
-def interval(metric: Metric, run: Run, value: float, level: float) -> tuple[float, float]:
-    """Return the interval of a share or of the median."""
-    if metric.kind == "share":
-        return wilson(round(value * len(run)), len(run), level)
-    return median_interval(run.changes, level)
 
 
 def records(
@@ -517,21 +494,3 @@ def few(items: Sequence[object]) -> str:
     """
     more = f" and {len(items) - MAX_VALUES} more" if len(items) > MAX_VALUES else ""
     return (", ".join(map(str, items[:MAX_VALUES])) or "none") + more
-
-
-# Inputs ---------------------------------------------------------------------------------------------------------------
-
-
-class CleanRows(Protocol):
-    """All rows of a cell in its order: the inputs, and their numbers in the data set."""
-
-    @property
-    def images(self) -> Tensor:
-        """Return the inputs as they were attacked."""
-
-    @property
-    def ids(self) -> Tensor:
-        """Return the number of each row in its data set."""
-
-
-Clean = Callable[[CellInfo], CleanRows]  # reports load no data themselves: the caller passes this

@@ -1,7 +1,5 @@
 """Say in one sentence what the best attack on a model did."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

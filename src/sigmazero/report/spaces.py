@@ -1,7 +1,5 @@
 """Describe features and their changes in the user's words: which count together, what they cost, from what to what."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -9,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from sigmazero.core.metrics import Floats
 from sigmazero.spaces import file as space_file
 from sigmazero.spaces.space import MISSING, Columns
 from sigmazero.store.facts import CellInfo
@@ -27,6 +24,11 @@ class NamedSite:
     one_hot: bool = False
     cost: float = 1.0
     derived: bool = False  # computed from others by a law, so it is not counted
+
+    @property
+    def missing(self) -> bool:
+        """Return whether it only says that a column of a table has no value: the column itself is another site."""
+        return self.name.endswith(f"={MISSING}")
 
 
 @dataclass(frozen=True)
@@ -104,17 +106,3 @@ def named_sites(info: CellInfo) -> list[NamedSite]:
     """Return everything that counts as one change in a cell that knows the shape of its inputs."""
     features = int(np.prod(info.about["shape"]))
     return sites_of(info.about.get("names") or [f"feature {k}" for k in range(features)], columns(info))
-
-
-def marks(info: CellInfo) -> int:
-    """Count the sites that only say where a column of a table has no value: the column itself is another one."""
-    return sum(site.name.endswith(f"={MISSING}") for site in named_sites(info))
-
-
-def site_costs(info: CellInfo) -> Floats | None:
-    """Return what a change of each site costs; None where a cell has no space."""
-    space = columns(info)
-    if space is None:
-        return None
-    grouped = {k for group in space.groups for k in group.members[1:]} | set(space.laws.at)
-    return np.array([cost for k, cost in enumerate(space.cost) if k not in grouped], dtype=np.float64)

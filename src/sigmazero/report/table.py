@@ -1,15 +1,13 @@
 """Lay out the paper's two tables: which runs, which figures, in which order, and which are best.
 
-A `Table` holds numbers; `formats`, `latex` and the page make texts of them. Success rates are shares of all samples,
-and infinity stands for what was not found.
+A `Table` holds numbers; `formats` and the page make texts of them. Success rates are shares of all samples, and
+infinity stands for what was not found.
 """
-
-from __future__ import annotations
 
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from sigmazero.core import metrics
 from sigmazero.core.metrics import METRICS, Metric
@@ -19,25 +17,21 @@ from sigmazero.report.runs import COST, Group, Run, groups, proved_ks, summary, 
 GB = 2**30
 ENDS = ("_low", "_high")
 MEMORY = "memory_gb"
-# What tells lines apart besides the attack; where it is the same in all of them, the caption has it.
-SETTINGS = (
-    "model",
-    "data",
-    "steps",
-    "goal",
-    "unit",
-    "seed",
-    "precision",
-    "version",
-    "weights",
-    "code",
-    "rows",
-    "space",
-    "samples",
-)
-# These are shown only where they differ among the lines of one attack, model or data set.
+# Settings that are shown only where they differ among the lines of one attack, model or data set.
 WITHIN = {"version": "attack", "weights": "model", "code": "model", "rows": "data", "space": "data"}
 TABLES = ("minimum-norm", "fixed-budget")
+CLEAN = METRICS["clean_accuracy"]
+# What a run took per sample; memory is that of the device, known for CUDA alone.
+COSTS = (METRICS["kqueries"], METRICS["seconds"], Metric(MEMORY, lambda _: None, "memory GB", "memory GB"))
+HELP = {
+    "clean_accuracy": "Share classified correctly without any change, in %.",
+    "median_l0": "Median number of changes; a sample that was not fooled counts as ∞.",
+    "median_least": "Median of the changes proved to be needed; the truth lies between it and the median found.",
+    "asr_inf": "Share of all samples fooled by any number of changes, in %.",
+    "kqueries": "Thousands of forward and backward passes per sample, the clean check and the verification included.",
+    "seconds": "Seconds per sample: the time of a batch divided by its samples, on the device named under Provenance.",
+    MEMORY: "Peak memory on the device.",
+}
 
 
 @dataclass(frozen=True)
@@ -48,6 +42,11 @@ class Line:
     words: dict[str, str]
     figures: dict[str, float | None]
     paper: dict[str, float] = field(default_factory=dict)
+
+    def ends(self, column: Metric) -> tuple[float, float] | None:
+        """Return the ends of the 95 % interval of a figure; None where it has none."""
+        low, high = (self.figures.get(f"{column.name}{end}") for end in ENDS)
+        return None if low is None or high is None else (low, high)
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ class Table:
     def caption(self) -> str:
         """Return the title, and what all lines share."""
         first = self.lines[0]
-        common = [name for name in SETTINGS if name not in self.words and name not in WITHIN]
+        common = [name for name in first.words if name not in ("attack", *self.words, *WITHIN)]
         shared = [f"{name} {first.words[name]}" for name in common]
         shared += [f"clean accuracy {100 * (first.figures[column.name] or 0):.1f} %" for column in self.constant]
         return ", ".join([self.title, *shared])
@@ -93,12 +92,8 @@ def build(name: str, runs: Sequence[Run], ks: Sequence[float] | None = None, mix
         raise ValueError(f"there is no table {name!r}; choose one of {', '.join(TABLES)}")
     fixed = name == "fixed-budget"
     chosen = [run for run in runs if (run.budget is not None) == fixed]
-    if not runs:
-        raise ValueError(
-            "the store has no samples yet, and proofs alone make no table; run a plan or an attack into it first"
-        )
-    if not chosen:
-        other = next(table for table in TABLES if table != name)
+    if runs and not chosen:
+        other = TABLES[not fixed]
         raise ValueError(f"the store has no runs {'with' if fixed else 'without'} a budget; ask for the table {other}")
     found = groups(chosen, mix)
     return fixed_budget(found) if fixed else minimum_norm(found, ks)
@@ -106,8 +101,7 @@ def build(name: str, runs: Sequence[Run], ks: Sequence[float] | None = None, mix
 
 def kinds(runs: Iterable[Run]) -> list[str]:
     """Return which tables these runs fill."""
-    budgets = {run.budget is not None for run in runs}
-    return [name for name, fixed in zip(TABLES, (False, True), strict=True) if fixed in budgets]
+    return [TABLES[fixed] for fixed in sorted({run.budget is not None for run in runs})]
 
 
 def minimum_norm(found: Sequence[Group], ks: Sequence[float] | None = None) -> Table:
@@ -116,7 +110,7 @@ def minimum_norm(found: Sequence[Group], ks: Sequence[float] | None = None) -> T
     wanted = sorted({float(k) for k in (table_ks(runs) if ks is None else ks)})
     # The ends of what is proved are enough where no others were given.
     proved = [k for k in proved_ks(runs) if k in wanted] or wanted
-    columns = [CLEAN, *comparable([*wanted, math.inf]), *bounds(proved), *COSTS]
+    columns = [CLEAN, *comparable([*wanted, math.inf]), *_proved(proved), *COSTS]
     blocks = [[Line(run, words(run), figures(run, wanted)) for run in group.free] for group in found]
     title = "Minimum-cost attacks" if all(run.unit == COST for run in runs) else "Minimum-norm attacks"
     return _lay_out(title, columns, blocks)
@@ -125,7 +119,10 @@ def minimum_norm(found: Sequence[Group], ks: Sequence[float] | None = None) -> T
 def fixed_budget(found: Sequence[Group]) -> Table:
     """Return per group and attack: the success rate of the run at each budget, and the cost at the smallest."""
     budgets = sorted({float(run.budget) for group in found for run in group.fixed if run.budget is not None})
-    columns = [CLEAN, *comparable(budgets, budgeted=True), *bounds(budgets), *COSTS]
+    columns = [CLEAN, *comparable(budgets, budgeted=True), *_proved(budgets), *COSTS]
+    rated = [column.name for column in columns if column.k is not None and column.better]
+    # At another budget than the smallest these do not compare.
+    costs = [column.name for column in columns if column.k is None and column.name not in (MEMORY, CLEAN.name)]
     blocks = []
     for group in found:
         same: dict[str, list[Run]] = {}
@@ -134,10 +131,24 @@ def fixed_budget(found: Sequence[Group]) -> Table:
             same.setdefault(key, []).append(run)
         lines = [_budget_line(some, columns) for some in same.values()]
         smallest = min(line.run.budget or 0 for line in lines)
-        fair = [line if line.run.budget == smallest else _without_cost(line, columns) for line in lines]
-        rated = [column.name for column in columns if column.k is not None and column.better]
-        blocks.append(sorted(fair, key=lambda line: [-(line.figures[name] or -1.0) for name in rated]))
+        for line in lines:
+            line.figures.update(dict.fromkeys(costs if line.run.budget != smallest else ()))
+        blocks.append(sorted(lines, key=lambda line: [-(line.figures[name] or -1.0) for name in rated]))
     return _lay_out("Fixed-budget attacks", columns, blocks)
+
+
+def _budget_line(runs: Sequence[Run], columns: Sequence[Metric]) -> Line:
+    """Merge the runs of an attack: a figure at k is of the run with that budget, the rest of the smallest budget."""
+    ordered = sorted(runs, key=lambda run: run.budget or 0)
+    found = {run.budget: figures(run, ()) for run in ordered}
+    first = ordered[0]
+    values: dict[str, float | None] = {"samples": found[first.budget]["samples"]}
+    for column in columns:
+        source = found[first.budget] if column.k is None else found.get(int(column.k), {})
+        values |= {f"{column.name}{end}": source.get(f"{column.name}{end}") for end in ("", *ENDS)}
+    peaks = [peak for each in found.values() if (peak := each[MEMORY]) is not None]
+    done = dict.fromkeys(words(run)["samples"] for run in ordered)
+    return Line(first, words(first) | {"samples": ", ".join(done)}, values | {MEMORY: max(peaks, default=None)})
 
 
 def _lay_out(title: str, columns: Sequence[Metric], blocks: Iterable[Sequence[Line]]) -> Table:
@@ -145,24 +156,62 @@ def _lay_out(title: str, columns: Sequence[Metric], blocks: Iterable[Sequence[Li
     made = tuple(tuple(block) for block in blocks)
     lines = [line for block in made for line in block]
     known = [column for column in columns if any(line.figures.get(column.name) is not None for line in lines)]
-    clean = {line.figures[CLEAN.name] for line in lines}
-    constant = [CLEAN] if CLEAN in known and len(clean) == 1 else []
-    differ = [name for name in SETTINGS if _differs(lines, name)]
-    shown = tuple(column for column in known if column not in constant)
-    words = [*(["model"] if "model" in differ else []), "attack", *(name for name in differ if name != "model")]
-    return Table(title, shown, tuple(words), made, tuple(constant))
+    constant = [CLEAN] if CLEAN in known and len({line.figures[CLEAN.name] for line in lines}) == 1 else []
+    differ = []
+    for name in lines[0].words:
+        pairs = {(line.words[WITHIN[name]] if name in WITHIN else "", line.words[name]) for line in lines}
+        if name != "attack" and len(pairs) > len({among for among, _ in pairs}):
+            differ.append(name)
+    shown = [*(["model"] if "model" in differ else []), "attack", *(name for name in differ if name != "model")]
+    return Table(title, tuple(each for each in known if each not in constant), tuple(shown), made, tuple(constant))
 
 
-def _differs(lines: Sequence[Line], name: str) -> bool:
-    among = WITHIN.get(name)
-    pairs = {(line.words[among] if among else "", line.words[name]) for line in lines}
-    return len(pairs) > len({group for group, _ in pairs})
+def comparable(ks: Sequence[float], budgeted: bool = False) -> list[Metric]:
+    """Return the figures by which attacks are compared; with `budgeted`, those that runs with a budget give."""
+    found = [each for each in metrics.figures("store", ks) if each.better and not each.hidden]
+    return [each for each in found if not (budgeted and each.free) or each.k is not None]
 
 
-def ends(line: Line, column: Metric) -> tuple[float, float] | None:
-    """Return the ends of the 95 % interval of a figure; None where it has none."""
-    low, high = (line.figures.get(f"{column.name}{end}") for end in ENDS)
-    return None if low is None or high is None else (low, high)
+def _proved(ks: Sequence[float]) -> list[Metric]:
+    """Return the figures of what is proved, whatever the attack."""
+    return [each for each in metrics.figures("store", ks) if each.name.startswith(("median_least", "proved_"))]
+
+
+def meaning(column: Metric, by_cost: bool = False) -> str:
+    """Return what a figure means, in a sentence."""
+    if column.name not in HELP and column.name.startswith("asr_"):
+        fooled = f"by changes that cost at most {column.k:g}" if by_cost else f"with at most {column.k:g} changes"
+        return f"Share of all samples fooled {fooled}, in %."
+    if column.name.startswith("proved_"):
+        return f"Share of all samples proved to stay correct whichever {column.k:g} values change, in %."
+    return HELP.get(column.name, column.title)
+
+
+def figures(run: Run, ks: Sequence[float]) -> dict[str, float | None]:
+    """Return the figures of a run with the ends of their intervals, and its memory."""
+    peak = run.info.provenance.get("peak_memory_device")
+    return {**summary(run, ks, LEVEL), MEMORY: None if peak is None else peak / GB}
+
+
+def words(run: Run) -> dict[str, str]:
+    """Return the settings of a run in words, in the order of their columns."""
+    info, target = run.info, run.info.origin.get("target")
+    return {
+        "model": info.model,
+        "attack": info.attack,
+        "data": info.dataset,
+        "steps": str(info.steps),
+        "goal": info.goal if target is None else f"{info.goal} ({target})",
+        "unit": info.unit,
+        "seed": str(info.seed),
+        "precision": info.precision,
+        "version": str(info.version),
+        "weights": info.model_sha256[:8],
+        "code": run.code,
+        "rows": info.data_hash[:8],
+        "space": info.space,
+        "samples": f"{len(run)}" if len(run) == info.rows else f"{len(run)} of {info.rows}",
+    }
 
 
 def best(block: Sequence[Line], column: Metric) -> float | None:
@@ -183,92 +232,3 @@ def difference(ours: float | None, theirs: float | None) -> float | None:
     if ours is None or theirs is None or (math.isinf(ours) and math.isinf(theirs)):
         return None
     return ours - theirs
-
-
-# Columns --------------------------------------------------------------------------------------------------------------
-
-CLEAN = METRICS["clean_accuracy"]
-# What a run took per sample; memory is that of the device, known for CUDA alone.
-COSTS = (METRICS["kqueries"], METRICS["seconds"], Metric(MEMORY, lambda _: None, "memory GB", "memory GB"))
-HELP = {
-    "clean_accuracy": "Share classified correctly without any change, in %.",
-    "median_l0": "Median number of changes; a sample that was not fooled counts as ∞.",
-    "median_least": "Median of the changes proved to be needed; the truth lies between it and the median found.",
-    "asr_inf": "Share of all samples fooled by any number of changes, in %.",
-    "kqueries": "Thousands of forward and backward passes per sample, the clean check and the verification included.",
-    "seconds": "Seconds per sample: the time of a batch divided by its samples, on the device named under Provenance.",
-    MEMORY: "Peak memory on the device.",
-}
-
-
-def comparable(ks: Sequence[float], budgeted: bool = False) -> list[Metric]:
-    """Return the figures by which attacks are compared; with `budgeted`, those that runs with a budget give."""
-    found = [each for each in metrics.figures("store", ks) if each.better and not each.hidden]
-    return [each for each in found if not (budgeted and each.free) or each.k is not None]
-
-
-def bounds(ks: Sequence[float]) -> list[Metric]:
-    """Return the figures of what is proved, whatever the attack."""
-    return [each for each in metrics.figures("store", ks) if each.name.startswith(("median_least", "proved_"))]
-
-
-def meaning(column: Metric, by_cost: bool = False) -> str:
-    """Return what a figure means, in a sentence."""
-    if column.name not in HELP and column.name.startswith("asr_"):
-        fooled = f"by changes that cost at most {column.k:g}" if by_cost else f"with at most {column.k:g} changes"
-        return f"Share of all samples fooled {fooled}, in %."
-    if column.name.startswith("proved_"):
-        return f"Share of all samples proved to stay correct whichever {column.k:g} values change, in %."
-    return HELP.get(column.name, column.title)
-
-
-# Lines ----------------------------------------------------------------------------------------------------------------
-
-
-def figures(run: Run, ks: Sequence[float]) -> dict[str, float | None]:
-    """Return the figures of a run with the ends of their intervals, and its memory."""
-    peak = run.info.provenance.get("peak_memory_device")
-    return {**summary(run, ks, LEVEL), MEMORY: None if peak is None else peak / GB}
-
-
-def words(run: Run) -> dict[str, str]:
-    """Return the settings of a run in words; the samples too if it is not complete."""
-    info, target = run.info, run.info.origin.get("target")
-    return {
-        "model": info.model,
-        "attack": info.attack,
-        "data": info.dataset,
-        "steps": str(info.steps),
-        "goal": info.goal if target is None else f"{info.goal} ({target})",
-        "unit": info.unit,
-        "seed": str(info.seed),
-        "precision": info.precision,
-        "version": str(info.version),
-        "weights": info.model_sha256[:8],
-        "code": run.code,
-        "rows": info.data_hash[:8],
-        "space": info.space,
-        "samples": f"{len(run)}" if len(run) == info.rows else f"{len(run)} of {info.rows}",
-    }
-
-
-def _budget_line(runs: Sequence[Run], columns: Sequence[Metric]) -> Line:
-    """Merge the runs of an attack: a figure at k is of the run with that budget, the rest of the smallest budget."""
-    ordered = sorted(runs, key=lambda run: run.budget or 0)
-    found = {run.budget: figures(run, ()) for run in ordered}
-    first = ordered[0]
-    values: dict[str, float | None] = {"samples": found[first.budget]["samples"]}
-    for column in columns:
-        source = found[first.budget] if column.k is None else found.get(int(column.k), {})
-        values |= {f"{column.name}{end}": source.get(f"{column.name}{end}") for end in ("", *ENDS)}
-    peaks = [peak for each in found.values() if (peak := each[MEMORY]) is not None]
-    done = dict.fromkeys(words(run)["samples"] for run in ordered)
-    return Line(first, words(first) | {"samples": ", ".join(done)}, values | {MEMORY: max(peaks, default=None)})
-
-
-def _without_cost(line: Line, columns: Sequence[Metric]) -> Line:
-    """Leave out what a line without the group's smallest budget took: at another budget it does not compare."""
-    other: dict[str, float | None] = {
-        column.name: None for column in columns if column.k is None and column.name not in (MEMORY, CLEAN.name)
-    }
-    return replace(line, figures=line.figures | other)

@@ -85,7 +85,7 @@ def report(
     if more:
         _compare(stores, ks, form, out)
         return
-    against = None if compare is None else partial(published.compare, usual=usual(), source=compare)
+    against = None if compare is None else partial(published.compare, usual=usual())
     with Store(store) as opened:
         chosen = runs.load(opened)
         ks = ks or (published.KS if against else None)

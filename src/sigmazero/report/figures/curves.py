@@ -1,7 +1,5 @@
 """Draw the success rate against the number of changes, a panel per model."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Register figures: a function from a request to a matplotlib figure, with a name that is its option."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Draw what samples have in common: confusion, agreement and transfer as grids, changed pixels or features as maps."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Draw what an attack costs against what it finds, a panel per model."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -3,9 +3,7 @@
 Purple and orange, which stay apart for colour-blind readers, mark values that fell and rose.
 """
 
-from __future__ import annotations
-
-import math
+import re
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -25,9 +23,6 @@ from sigmazero.report.runs import Group, Run, places_of
 ROWS = 6  # inputs side by side, unless the option says otherwise
 ACROSS = 56  # a mark is at least the image's longer side divided by this
 IMAGE = 1.15  # inches
-
-
-# Images ---------------------------------------------------------------------------------------------------------------
 
 
 def is_image(x: Tensor) -> bool:
@@ -67,9 +62,6 @@ def show_changes(axis: Any, clean: Tensor, adversarial: Tensor, text: str = "") 
         outlines = np.stack([columns, rows], 1)[:, None] + corners[None]
         marks = PolyCollection(outlines, array=change[rows, columns], edgecolors="#222222", linewidths=0.35, **look)
         axis.add_collection(marks, autolim=False)
-
-
-# One result -----------------------------------------------------------------------------------------------------------
 
 
 def choose(result: Result, count: int) -> list[int]:
@@ -127,24 +119,17 @@ def draw(
             axis.set_title(text, fontsize=8, pad=2)
         for axis, text in zip(axes if column == 0 else [], ("clean", "adversarial", "changes"), strict=False):
             axis.set_ylabel(text, fontsize=9)
-    curve(made.add_subplot(grid[:, -1]), result, style.colour(attack) if attack else style.NEUTRAL)
-    if rows:
-        style.change_key(made)
-    return made
-
-
-def curve(axis: Any, result: Result, colour: str) -> None:
-    """Draw the share of all samples fooled with at most k changes, and the median or the budget."""
-    end = draw_result(axis, result, color=colour)
+    axis = made.add_subplot(grid[:, -1])
+    end = draw_result(axis, result, color=style.colour(attack) if attack else style.NEUTRAL)
     # With a budget a sample ends at the first point within it, so that the median says nothing.
     name, value = ("median", result.median_l0) if result.budget is None else ("budget", float(result.budget))
     if np.isfinite(value):
         axis.axvline(value, color=style.NEUTRAL, linestyle="--", linewidth=1.2, label=f"{name} {value:g}")
         axis.legend(loc="lower right", frameon=False)
     axis.set(xlim=(0, end), title=f"robustness curve, n = {len(result)}")
-
-
-# Several attacks ------------------------------------------------------------------------------------------------------
+    if rows:
+        style.change_key(made)
+    return made
 
 
 @figure(
@@ -161,14 +146,10 @@ def draw_pictures(request: Request) -> dict[str, Any]:
     found = [group for group in request.groups if is_image(inputs[group].images)]
     if not found:
         raise ValueError(f"{request.groups[0].info.dataset} has inputs that are not images; curves can be drawn of any")
-    plain = [_file_name(group) for group in found]
+    plain = [re.sub(r"[^\w.-]|_", "-", f"{group.info.model}-{group.info.dataset}") for group in found]
     names = [name if plain.count(name) == 1 else f"{name}-{place}" for place, name in enumerate(plain, 1)]
-    made = {name: draw_group(group, inputs[group], rows) for name, group in zip(names, found, strict=True)}
-    return made if len(made) > 1 else {"": next(iter(made.values()))}
-
-
-def _file_name(group: Group) -> str:
-    return "".join(c if c.isalnum() or c in "-_." else "-" for c in f"{group.info.model}-{group.info.dataset}")
+    made = [draw_group(group, inputs[group], rows) for group in found]
+    return dict(zip(names, made, strict=True)) if len(made) > 1 else made[0]
 
 
 def draw_group(group: Group, inputs: Any, count: int) -> Any:
@@ -181,7 +162,7 @@ def draw_group(group: Group, inputs: Any, count: int) -> Any:
         common = common[np.isin(common, run.facts.row)]
     if not len(common):
         raise ValueError(f"the attacks on {group.info.model} have no row in common yet; let the run go on")
-    rows = common[_spread([within(run)[run.places(common)] for run in group.runs], count)]
+    rows = common[_spread([_within(run)[run.places(common)] for run in group.runs], count)]
     clean = inputs.images[places_of(rows, inputs.ids.numpy())]
     across = 1 + len(group.runs)
     width, height = IMAGE * across + 0.3, 2.8 * IMAGE * len(rows) + 0.6
@@ -189,12 +170,29 @@ def draw_group(group: Group, inputs: Any, count: int) -> Any:
     made.set_layout_engine("none")  # it is slow with so many axes
     box = {"left": 0.02, "right": 0.98, "bottom": 0.2 / height, "top": 1 - 0.6 / height}
     grid = made.add_gridspec(2 * len(rows), across, **box, hspace=0.35, wspace=0.07)
-    points = [run.perturbed.take(run.places(rows)).rebuild(clean) for run in group.runs]
-    for row in range(len(rows)):
-        _clean(made.add_subplot(grid[2 * row, 0]), clean[row], group, int(rows[row]), first=row == 0)
-        for column, (run, adversarial) in enumerate(zip(group.runs, points, strict=True), 1):
+    found = [run.perturbed.take(run.places(rows)) for run in group.runs]
+    points = [facts.rebuild(clean) for facts in found]
+    classes = group.info.about.get("classes")
+    for row, number in enumerate(rows.tolist()):
+        label, target = int(found[0].label[row]), int(found[0].target[row])
+        goal = "" if target < 0 else f", to {class_name(classes, target)}"
+        first = made.add_subplot(grid[2 * row, 0])
+        show(first, clean[row], style.plain(f"class {class_name(classes, label)}{goal}\nrow {number}"))
+        if row == 0:
+            first.set_title("clean", fontsize=7.5, fontweight="bold", pad=3)
+        for column, (run, facts, adversarial) in enumerate(zip(group.runs, found, points, strict=True), 1):
             axes = [made.add_subplot(grid[2 * row + line, column]) for line in range(2)]
-            _sample(axes, run, int(rows[row]), clean[row], adversarial[row], first=row == 0)
+            if facts.success[row]:
+                became, l0 = class_name(classes, int(facts.prediction[row])), run.changes[run.places(rows)][row]
+                show(axes[0], adversarial[row], style.plain(f"→ {became}   l0 {l0:g}"))
+                show_changes(axes[1], clean[row], adversarial[row])
+            else:
+                show(axes[0], 0.8 + 0.2 * clean[row].mean(0, keepdim=True), "not found")
+                show_changes(axes[1], clean[row], clean[row])
+            if row == 0:
+                name = run.name if run.budget is None else f"{run.name} at {run.budget}"
+                look: dict[str, Any] = {"fontsize": 7.5, "color": style.colour(run.info.attack), "pad": 3}
+                axes[0].set_title(style.plain(textwrap.fill(name, 18)), fontweight="bold", **look)
     counted = "pixels" if group.unit == "pixel" else "features"
     text = textwrap.fill(f"{group.title}; l0 counts {counted}", int(13 * width))
     made.text(0.02, 1 - 0.08 / height, style.plain(text), fontsize=8, va="top")
@@ -202,32 +200,7 @@ def draw_group(group: Group, inputs: Any, count: int) -> Any:
     return made
 
 
-def _clean(axis: Any, image: Tensor, group: Group, row: int, first: bool) -> None:
-    run, classes = group.runs[0], group.info.about.get("classes")
-    at = int(run.places(np.array([row]))[0])
-    label, target = int(run.facts.label[at]), int(run.facts.target[at])
-    goal = "" if target < 0 else f", to {class_name(classes, target)}"
-    show(axis, image, style.plain(f"class {class_name(classes, label)}{goal}\nrow {row}"))
-    if first:
-        axis.set_title("clean", fontsize=7.5, fontweight="bold", pad=3)
-
-
-def _sample(axes: Sequence[Any], run: Run, row: int, clean: Tensor, adversarial: Tensor, first: bool) -> None:
-    at = int(run.places(np.array([row]))[0])
-    changes, became = float(within(run)[at]), class_name(run.info.about.get("classes"), int(run.facts.prediction[at]))
-    if math.isinf(changes):
-        show(axes[0], 0.8 + 0.2 * clean.mean(0, keepdim=True), "not found")
-        adversarial = clean
-    else:
-        show(axes[0], adversarial, style.plain(f"→ {became}   l0 {changes:g}"))
-    show_changes(axes[1], clean, adversarial)
-    if first:
-        name = run.name if run.budget is None else f"{run.name} at {run.budget}"
-        colour = style.colour(run.info.attack)
-        axes[0].set_title(style.plain(textwrap.fill(name, 18)), fontsize=7.5, color=colour, fontweight="bold", pad=3)
-
-
-def within(run: Run) -> Floats:
+def _within(run: Run) -> Floats:
     """Return the changes of each sample, infinite where they are more than the budget."""
     return np.where(run.facts.success, run.changes, np.inf)
 

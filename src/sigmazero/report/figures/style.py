@@ -4,8 +4,6 @@ The colours are those of Okabe and Ito and of Tol, chosen to stay apart for colo
 there are more attacks than colours.
 """
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 from typing import Any
@@ -66,12 +64,6 @@ def colour(attack: str) -> str:
     for end in VARIANTS:
         base = base.removesuffix(end)
     return COLOURS[base] if base in COLOURS else OTHERS[_number(base) % len(OTHERS)]
-
-
-def pair(attack: str) -> tuple[str, str]:
-    """Return an attack's colour on light and on dark paper."""
-    light = colour(attack)
-    return light, DARK.get(light, light)
 
 
 def css_dash(attack: str) -> str:

@@ -3,8 +3,6 @@
 A curve is an SVG path in percent of the plot, so that a browser can scale the lines while labels stay legible HTML.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -135,9 +133,14 @@ def ticks(end: float, whole: bool = False) -> list[float]:
 # The curves of a group ------------------------------------------------------------------------------------------------
 
 
+def on_both(light: str) -> str:
+    """Return a colour for CSS, in both themes."""
+    return f"light-dark({light}, {style.DARK.get(light, light)})"
+
+
 def colour(attack: str) -> str:
     """Return an attack's colour for CSS, in both themes."""
-    return "light-dark({}, {})".format(*style.pair(attack))
+    return on_both(style.colour(attack))
 
 
 def group_chart(group: Group, name: str) -> dict[str, Any]:

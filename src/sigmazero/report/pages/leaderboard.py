@@ -5,8 +5,6 @@ Two doors lead here: the entries of a folder (`sigmazero board site`) and the st
 question make a board, those of one model an entry of it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,18 +16,17 @@ import numpy as np
 
 from sigmazero.core import metrics
 from sigmazero.core.messages import class_name
-from sigmazero.core.metrics import Floats, Outcome
+from sigmazero.core.metrics import Floats
 from sigmazero.core.model import ABILITIES
 from sigmazero.report.figures import style
 from sigmazero.report.findings import CellFindings, findings
 from sigmazero.report.formats import number, percent
 from sigmazero.report.intervals import wilson
 from sigmazero.report.pages import samples
-from sigmazero.report.pages.curve import Series, chart
+from sigmazero.report.pages.curve import Series, chart, on_both
 from sigmazero.report.pages.page import answer, example, list_findings
 from sigmazero.report.pages.render import Cell, Column, PageTable, lined_up, render, save_page
 from sigmazero.report.runs import (
-    Best,
     Clean,
     Group,
     Run,
@@ -37,6 +34,8 @@ from sigmazero.report.runs import (
     goal_suffix,
     load,
     merge,
+    not_finite_is_wrong,
+    places_of,
     refuse_mixture,
     tell_apart,
 )
@@ -72,11 +71,15 @@ class Source:
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """A model on a board.
+    """A model on a board; arrays have one entry per sample.
 
-    runs       in the order in which they came: of equally good points the first counts
-    findings   what makes its figures doubtful, as a page lists it
-    bounds     how far its lower bounds are proved, one of `BOUNDS`
+    runs      in the order in which they came: of equally good points the first counts
+    findings  what makes its figures doubtful, as a page lists it
+    bounds    how far its lower bounds are proved, one of `BOUNDS`
+    best      a run that has the best point of each sample, and what is proved of it
+    changes   the fewest found: 0 if the sample is wrong already, infinite if it was not fooled
+    lower     the changes that it needs at least
+    finders   the run that found the best point; None where there is none, or none is needed
     """
 
     name: str
@@ -85,48 +88,15 @@ class Entry:
     runs: tuple[Run, ...]
     findings: Sequence[Mapping[str, str]]
     bounds: str
-
-    @cached_property
-    def _merged(self) -> Best:
-        return merge(self.runs)
-
-    @cached_property
-    def best(self) -> Run:
-        """Return a run that has the best point of each sample, and what is proved of it."""
-        best = self._merged
-        has = np.stack([np.isin(best.rows, run.facts.row) for run in self.runs])
-        source = np.where(best.winner < 0, has.argmax(axis=0), best.winner)  # not fooled: the first run that has it
-        facts = Facts.join(
-            [run.perturbed.take(run.places(best.rows[source == at])) for at, run in enumerate(self.runs)]
-        )
-        facts = facts.take(np.argsort(facts.row)[np.argsort(np.argsort(best.rows))])
-        wrong = facts.outcome == Outcome.NON_FINITE
-        columns = {"l0": 0, "l0_pixel": 0, "clean_prediction": -1}
-        facts = replace(facts, **{name: np.where(wrong, value, vars(facts)[name]) for name, value in columns.items()})
-        info = replace(self.runs[0].info, budget=None)
-        least = np.where(self.lower > 1, self.lower, 0).astype(np.int64)  # a need of 1 is no proof
-        return replace(self.runs[0], info=info, facts=facts, least=least, name="the best point known", store=None)
-
-    @cached_property
-    def changes(self) -> Floats:
-        """Return the fewest changes found for each sample: 0 if it is wrong already, infinite if it was not fooled."""
-        return self._merged.changes
-
-    @cached_property
-    def lower(self) -> Floats:
-        """Return the changes that each sample needs at least."""
-        return self._merged.lower
+    best: Run
+    changes: Floats
+    lower: Floats
+    finders: Sequence[Run | None]
 
     @property
     def proved(self) -> bool:
         """Return whether anything is proved beyond that a sample classified correctly needs one change."""
         return bool((self.lower > 1).any())
-
-    @cached_property
-    def finders(self) -> list[Run | None]:
-        """Return the run that found the best point of each sample; None where there is none, or none is needed."""
-        found = np.isfinite(self.changes) & (self.changes > 0)
-        return [self.runs[at] if hit else None for at, hit in zip(self._merged.winner, found, strict=True)]
 
     @property
     def missing(self) -> int:
@@ -141,12 +111,7 @@ class Entry:
         """Return the share that was not fooled with at most k changes: an upper bound of the robust accuracy."""
         return metrics.robust(self.changes, k)
 
-    @cached_property
-    def clean(self) -> float:
-        """Return the share classified correctly without any change."""
-        return metrics.clean_accuracy(self.best.samples) or 0.0
-
-    @cached_property
+    @property
     def median(self) -> float:
         """Return the median of the fewest changes found."""
         return metrics.median(self.changes)
@@ -180,10 +145,8 @@ class Board:
 
         order = sorted(self.entries, key=lambda entry: (worth(entry), entry.name))
         worths = [worth(entry) for entry in order]
-        return [
-            (None if entry.missing else 1 + worths.index(value), entry)
-            for entry, value in zip(order, worths, strict=True)
-        ]
+        ranks = [None if entry.missing else 1 + worths.index(each) for entry, each in zip(order, worths, strict=True)]
+        return list(zip(ranks, order, strict=True))
 
     @cached_property
     def pictured(self) -> Integers:
@@ -194,10 +157,9 @@ class Board:
         for at, entry in enumerate(top):
             usable = np.isfinite(entry.changes) & (entry.changes > 0)
             fooled[at, np.searchsorted(rows, entry.best.facts.row[usable])] = entry.changes[usable]
-        # Those that fool most models, from easy to hard.
         many = (~np.isnan(fooled)).sum(axis=0)
         enough = np.sort(many)[-min(MAX_PICTURES, len(many))]
-        chosen = np.flatnonzero(many >= max(enough, 1))
+        chosen = np.flatnonzero(many >= max(enough, 1))  # those that fool most models
         chosen = chosen[np.argsort(np.nanmean(fooled[:, chosen], axis=0), kind="stable")]
         return samples.spread(rows[chosen], MAX_PICTURES)
 
@@ -227,8 +189,8 @@ def boards(
     if not found:
         raise ValueError("the stores have no samples yet; run a plan into one first")
     known = list(dict.fromkeys(model for models in found.values() for model in models))
-    labels = tell_apart([name for name, *_ in known], [{"weights": sha[:8], "code": code} for _, sha, code in known])
-    slugs, names = dict(zip(known, _slugs(labels), strict=True)), dict(zip(known, labels, strict=True))
+    names = tell_apart([name for name, *_ in known], [{"weights": sha[:8], "code": code} for _, sha, code in known])
+    called = {model: (name, slug) for model, name, slug in zip(known, names, _slugs(names), strict=True)}
     firsts = [next(iter(models.values()))[0][0].info for models in found.values()]
     titles = tell_apart(*zip(*map(_title, firsts), strict=True))
     made = []
@@ -236,7 +198,7 @@ def boards(
         if not mix:  # models of one name stand apart here
             every = [run.info for parts in models.values() for run, _ in parts]
             refuse_mixture(replace(info, model=f"{info.model} {info.model_sha256}") for info in every)
-        entries = [_entry(names[model], slugs[model], parts, notes) for model, parts in models.items()]
+        entries = [_entry(*called[model], parts, notes) for model, parts in models.items()]
         run, source = next(iter(models.values()))[-1]
         columns = ks(run.info.dataset) or choose_ks(entry.changes for entry in entries)
         made.append(Board(title, anchor, _about(run.info, entries), sorted(columns), entries, source.clean))
@@ -245,11 +207,35 @@ def boards(
 
 def _entry(name: str, slug: str, parts: Sequence[tuple[Run, Source]], notes: CellFindings) -> Entry:
     """Return a model by its runs, each with the source it came from."""
+    last, source = parts[-1]
+    bounds = max((_bounds(each.store, run.info) for run, each in parts), key=BOUNDS.index)
     runs = sorted((run for run, _ in parts), key=lambda run: int(run.info.parameters.get("turn", 0)))
-    bounds = [_bounds(source.store, run.info) for run, source in parts]
-    card = parts[-1][1].describe(parts[-1][0].info)
-    doubts = list_findings(((name, run) for run in runs), notes)
-    return Entry(name, slug, card, tuple(runs), doubts, max(bounds, key=BOUNDS.index))
+    whole = [not_finite_is_wrong(replace(run, facts=run.perturbed)) for run in runs]
+    found = merge(whole)
+    rows = found.rows
+    has = np.stack([np.isin(rows, run.facts.row) for run in whole])
+    winner = np.where(found.winner < 0, has.argmax(axis=0), found.winner)  # not fooled: the first run that has it
+    facts = Facts.join([run.facts.take(run.places(rows[winner == at])) for at, run in enumerate(whole)])
+    best = replace(
+        runs[0],
+        info=replace(runs[0].info, budget=None),
+        facts=facts.take(places_of(rows, facts.row)),
+        least=np.where(found.lower > 1, found.lower, 0).astype(np.int64),  # a need of 1 is no proof
+        name="the best point known",
+        store=None,
+    )
+    return Entry(
+        name=name,
+        slug=slug,
+        card=source.describe(last.info),
+        runs=tuple(runs),
+        findings=list_findings(((name, run) for run in runs), notes),
+        bounds=bounds,
+        best=best,
+        changes=found.changes,
+        lower=found.lower,
+        finders=[runs[at] if 0 < k < np.inf else None for at, k in zip(winner, found.changes, strict=True)],
+    )
 
 
 def _question(info: CellInfo) -> tuple[str, ...]:
@@ -302,9 +288,10 @@ def _slugs(names: Iterable[str]) -> list[str]:
     """
     made: list[str] = []
     for name in names:
-        plain = slug = slug_of(name)
+        slug, times = slug_of(name), 1
         while slug in made:
-            slug = f"{plain}-{2 + sum(each.startswith(f'{plain}-') for each in made)}"
+            times += 1
+            slug = f"{slug_of(name)}-{times}"
         made.append(slug)
     return made
 
@@ -314,10 +301,10 @@ def _slugs(names: Iterable[str]) -> list[str]:
 
 def write_site(folder: Path, title: str, lead: str, found: Sequence[Board]) -> int:
     """Write the first page and a page for each model into a folder, and return the number of models."""
-    marked = folder / "index.html"
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())) and not _ours(marked):
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())) and not _ours(folder / "index.html"):
         raise ValueError(f"{folder} has files that are no site made by sigmazero; name another folder")
-    pages = {f"models/{slug}.html": _model_page(found, slug) for slug in _entries(found)}
+    slugs = dict.fromkeys(entry.slug for board in found for entry in board.entries)
+    pages = {f"models/{slug}.html": _model_page(found, slug) for slug in slugs}
     for name, text in {**pages, "index.html": _first_page(title, lead, found)}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         save_page(folder / name, text)
@@ -331,14 +318,9 @@ def _ours(path: Path) -> bool:
     return path.is_file() and '<meta name="generator" content="sigmazero ' in path.read_text("utf-8", "replace")
 
 
-def _entries(found: Sequence[Board]) -> dict[str, Entry]:
-    return {entry.slug: entry for board in found for entry in board.entries}
-
-
 def _first_page(title: str, lead: str, found: Sequence[Board]) -> str:
     shown = [(board, entry) for board in found for _, entry in board.ranked[:MAX_MODELS]]
     packed = _pack(shown, {board: board.pictured for board in found})
-    charts = [_chart(board, [entry for _, entry in board.ranked[:MAX_CURVES]], board.name) for board in found]
     parts = [
         {
             "name": board.name,
@@ -346,23 +328,27 @@ def _first_page(title: str, lead: str, found: Sequence[Board]) -> str:
             "about": board.about,
             "table": _table(board),
             "notes": _notes(board),
-            "chart": drawn,
+            "chart": _chart(board, [entry for _, entry in board.ranked[:MAX_CURVES]], board.name),
             "pictures": [
                 _pictures(found, board, entry, packed, at) for at, (on, entry) in enumerate(shown) if on is board
             ],
         }
-        for board, drawn in zip(found, charts, strict=True)
+        for board in found
     ]
-    data = {"charts": {each["name"]: each["data"] for each in charts}, "samples": packed.data}
-    return render("leaderboard.html", title=title, lead=lead, boards=parts, data=data)
+    return render("leaderboard.html", title=title, lead=lead, boards=parts, data=_data(parts, packed))
+
+
+def _data(parts: Sequence[dict[str, Any]], packed: samples.Samples) -> dict[str, Any]:
+    """Return what the script of a page reads."""
+    charts = {part["chart"]["name"]: part["chart"]["data"] for part in parts}
+    return {"charts": charts, "samples": packed.data}
 
 
 def _model_page(found: Sequence[Board], slug: str) -> str:
     on = [(board, entry) for board in found for entry in board.entries if entry.slug == slug]
     packed = _pack(on, {board: _gallery(board, entry) for board, entry in on})
-    charts = [_chart(board, [entry], f"{board.name}-own") for board, entry in on]
     parts = []
-    for at, ((board, entry), drawn) in enumerate(zip(on, charts, strict=True)):
+    for at, (board, entry) in enumerate(on):
         (run,) = packed.data["groups"][at]["runs"]
         who = dict(zip(entry.best.facts.row.tolist(), map(_whose, entry.finders), strict=True))
         run["by"] = [who[row] for row in run["rows"]]
@@ -377,27 +363,24 @@ def _model_page(found: Sequence[Board], slug: str) -> str:
                 "title": board.title,
                 "rank": f"rank {rank} of {len(board.entries)}" if rank else "not finished, so without a rank",
                 "answer": lead,
-                "shares": _shares(board, entry),
-                "chart": drawn,
+                "shares": {
+                    f"robust accuracy at k = {k:g}": f"{percent(entry.robust(k))} {_ends(entry, k)}" for k in board.ks
+                },
+                "chart": _chart(board, [entry], f"{board.name}-own"),
                 "finders": _finders(board, entry),
                 "samples": _samples(board, entry),
             }
         )
     entry = on[0][1]
-    links = {name: address for name, address in entry.card.links.items() if address.startswith(("https://", "http://"))}
     return render(
         "model.html",
         title=entry.name,
         about=entry.card.about,
-        links=links,
-        findings=[each for _, entry in on[:1] for each in entry.findings],
+        links={name: link for name, link in entry.card.links.items() if link.startswith(("https://", "http://"))},
+        findings=entry.findings,
         boards=parts,
         notes=packed.notes,
-        data={
-            "charts": {each["name"]: each["data"] for each in charts},
-            "samples": packed.data,
-            "outcomes": {int(outcome): text for outcome, text in samples.OUTCOMES.items()},
-        },
+        data={**_data(parts, packed), "outcomes": samples.OUTCOMES},
     )
 
 
@@ -424,25 +407,21 @@ def _gallery(board: Board, entry: Entry) -> Integers:
 
 def _pictures(found: Sequence[Board], board: Board, entry: Entry, packed: samples.Samples, at: int) -> dict[str, Any]:
     """Return the strip of an entry on the first page; empty where there are no pictures."""
-    group = packed.data["groups"][at]
-    if "images" not in packed.data["sets"][group["set"]]:
-        return {"name": entry.name, "href": "", "strip": []}
+    made: dict[str, Any] = {"name": entry.name, "href": f"models/{entry.slug}.html", "strip": []}
+    if "images" not in packed.data["sets"][packed.data["groups"][at]["set"]]:
+        return made
     place = [each for each in found if entry.slug in {one.slug for one in each.entries}].index(board)
-    href = f"models/{entry.slug}.html"
-    strip = [
-        example(entry.best, row, f"{href}#sample-{place}-{row}", f"{at} {row} 0")
-        for row in board.pictured.tolist()
-        if row in entry.best.facts.row
-    ]
-    return {"name": entry.name, "href": href, "strip": strip}
+    for row in board.pictured.tolist():
+        if row in entry.best.facts.row:
+            made["strip"].append(example(entry.best, row, f"{made['href']}#sample-{place}-{row}", f"{at} {row} 0"))
+    return made
 
 
 def _chart(board: Board, entries: Sequence[Entry], name: str) -> dict[str, Any]:
     """Return robust accuracy over k, falling, as the table has it; of one entry also what is proved."""
     series = []
     for place, entry in enumerate(entries):
-        light = style.OTHERS[place % len(style.OTHERS)]
-        colour = f"light-dark({light}, {style.DARK.get(light, light)})"
+        colour = on_both(style.OTHERS[place % len(style.OTHERS)])
         series.append(Series(entry.name, colour, entry.changes, shaded=place == 0))
     first, alone = entries[0], len(entries) == 1
     gap = (first.changes, first.lower) if alone and first.proved and first.bounds != CLAIMED else None
@@ -483,14 +462,13 @@ def _table(board: Board) -> PageTable:
             [
                 Cell(entry.name, small, href=f"models/{entry.slug}.html", sort=float(rank or len(board.entries) + 1)),
                 number(entry.median, 1),
-                f"{100 * entry.clean:.1f}",
+                f"{100 * (metrics.clean_accuracy(entry.best.samples) or 0):.1f}",
                 *(Cell(f"{100 * entry.robust(k):.1f}", _ends(entry, k)) for k in board.ks),
                 max(names, key=names.count) if names else "–",
             ]
         )
     proved = ", and the share that is proved to stay correct" if any(entry.proved for entry in board.entries) else ""
-    caption = f"Robust accuracy in %; small: its 95 % interval{proved}"
-    return PageTable(f"{board.name}-table", caption, columns, rows)
+    return PageTable(f"{board.name}-table", f"Robust accuracy in %; small: its 95 % interval{proved}", columns, rows)
 
 
 def _ends(entry: Entry, k: float) -> str:
@@ -501,28 +479,19 @@ def _ends(entry: Entry, k: float) -> str:
 
 def _notes(board: Board) -> list[str]:
     """Return cautions about the order: other samples may change it, and some models met fewer attacks."""
-    met = {entry: {run.info.attack for run in entry.runs if not submitted(run.info)} for _, entry in board.ranked}
+    notes = ["Models whose intervals overlap may change places on other samples."] * (len(board.entries) > 1)
+    met = {entry.name: {run.info.attack for run in entry.runs if not submitted(run.info)} for _, entry in board.ranked}
     every = list(dict.fromkeys(attack for attacks in met.values() for attack in sorted(attacks)))
-    lacks = {entry.name: [attack for attack in every if attack not in attacks] for entry, attacks in met.items()}
-    order = "Models whose intervals overlap may change places on other samples."
-    return [order] * (len(board.entries) > 1) + [
-        f"{name} was not attacked by {', '.join(missed)}, and may look better for it."
-        for name, missed in lacks.items()
-        if missed
-    ]
-
-
-def _shares(board: Board, entry: Entry) -> dict[str, str]:
-    """Return robust accuracy at each k, with its interval."""
-    return {f"robust accuracy at k = {k:g}": f"{percent(entry.robust(k))} {_ends(entry, k)}" for k in board.ks}
+    for name, attacks in met.items():
+        if missed := [attack for attack in every if attack not in attacks]:
+            notes.append(f"{name} was not attacked by {', '.join(missed)}, and may look better for it.")
+    return notes
 
 
 def _whose(run: Run | None) -> str:
     """Return who found a point and by what."""
-    if run is None:
-        return ""
-    who = run.info.parameters.get("by") if submitted(run.info) else ""
-    return f"{run.info.attack}, {who}" if who else run.name
+    who = run.info.parameters.get("by") if run is not None and submitted(run.info) else ""
+    return "" if run is None else f"{run.info.attack}, {who}" if who else run.name
 
 
 def _finders(board: Board, entry: Entry) -> PageTable:
@@ -533,24 +502,19 @@ def _finders(board: Board, entry: Entry) -> PageTable:
 
 
 def _samples(board: Board, entry: Entry) -> PageTable:
-    facts, classes = entry.best.facts, entry.best.info.about.get("classes")
-    rows = [
-        {
-            "row": str(facts.row[i]),
-            "class": class_name(classes, int(facts.label[i])),
-            "at least": number(entry.lower[i]),
-            "found": number(entry.changes[i]),
-            "found by": _whose(finder) or ("wrong already" if entry.changes[i] == 0 else "not fooled"),
-            "on": _date(finder),
-        }
-        for i, finder in enumerate(entry.finders[:MAX_LISTED])
-    ]
+    facts, classes, rows = entry.best.facts, entry.best.info.about.get("classes"), []
+    for i, finder in enumerate(entry.finders[:MAX_LISTED]):
+        began = finder.info.provenance.get("began", "") if finder is not None else ""
+        rows.append(
+            {
+                "row": str(facts.row[i]),
+                "class": class_name(classes, int(facts.label[i])),
+                "at least": number(entry.lower[i]),
+                "found": number(entry.changes[i]),
+                "found by": _whose(finder) or ("wrong already" if entry.changes[i] == 0 else "not fooled"),
+                "on": str(began[0] if isinstance(began, list) and began else began or "–")[:10],
+            }
+        )
     more = f", the first {MAX_LISTED:,} of {len(facts):,}" if len(facts) > MAX_LISTED else ""
     caption = f"Every sample{more}: the changes that it needs at least, and the fewest that fool the model"
     return lined_up(f"{board.name}-samples", caption, rows, ["class", "found by", "on"])
-
-
-def _date(run: Run | None) -> str:
-    """Return the day on which points came."""
-    began = run.info.provenance.get("began", "") if run is not None else ""
-    return str(began[0] if isinstance(began, list) and began else began or "–")[:10]

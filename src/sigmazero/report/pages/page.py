@@ -1,7 +1,5 @@
 """Make the page of a store: the answer in a sentence, tables, curves, samples, details, and where it all comes from."""
 
-from __future__ import annotations
-
 import base64
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -66,7 +64,7 @@ def make_page(
     found = groups(runs, mix)
     priced = groups(costly, mix) if (costly := by_cost(runs)) else []
     packed = samples.build(found, clean, limit)
-    made = [*_tables(found, priced, ks, compare)]
+    made = [*_tables(found, priced, ks, compare or (lambda table: table))]
     charts = [
         {**group_chart(group, f"{name}-{at}"), "numbers": _numbers(group, f"{name}-{at}")}
         for name, some in (("curve", found), ("cost", priced))
@@ -96,19 +94,16 @@ def make_page(
         data={
             "charts": {chart["name"]: chart["data"] for chart in charts},
             "samples": packed.data,
-            "outcomes": {int(outcome): text for outcome, text in samples.OUTCOMES.items()},
+            "outcomes": samples.OUTCOMES,
             "copies": {each.name: each.copies for each in made},
             "maps": maps,
         },
     )
 
 
-# The answer -----------------------------------------------------------------------------------------------------------
-
-
 def answer(group: Group, place: int, packed: samples.Samples, strip: bool = True) -> dict[str, Any]:
     """Return what the sentence about a group needs, and the samples shown below it."""
-    changes, n, first = group.best.changes, len(group.rows), group.pool[0]
+    changes, n, first = group.best.changes, len(group.best.rows), group.pool[0]
     made: dict[str, Any] = {
         "title": group.title,
         "unit": group.unit,
@@ -145,9 +140,9 @@ def _sites(run: Run) -> int:
     shape = run.info.about.get("shape")
     if shape is None:
         return 0
-    costs = spaces.site_costs(run.info)
-    pixels = run.unit == "pixel" and len(shape) > 1
-    return len(costs) - spaces.marks(run.info) if costs is not None else math.prod(shape[1:] if pixels else shape)
+    if spaces.columns(run.info) is not None:
+        return sum(not (site.derived or site.missing) for site in spaces.named_sites(run.info))
+    return math.prod(shape[1:] if run.unit == "pixel" and len(shape) > 1 else shape)
 
 
 def _proved(group: Group) -> str:
@@ -162,19 +157,21 @@ def _proved(group: Group) -> str:
 
 def _examples(group: Group, place: int, packed: samples.Samples) -> dict[str, Any]:
     """Return some samples from the easiest to the hardest: pictures, or records of what changed."""
-    best, shown = group.best, packed.rows[place]
+    best, drawn = group.best, packed.data["groups"][place]
+    shown, pictures = (packed.data["sets"][drawn["set"]].get(name) for name in ("rows", "images"))
     usable = np.isfinite(best.changes) & (best.changes > 0) & np.isin(best.rows, shown)
     order = np.flatnonzero(usable)[np.argsort(best.changes[usable], kind="stable")]
-    pictures = "images" in packed.data["sets"][packed.data["groups"][place]["set"]]
     many = min(STRIP if pictures else RECORDS, len(order))
     strip, records = [], []
     for at in order[np.linspace(0, len(order) - 1, many).round().astype(int)] if many else ():
         row, run = int(best.rows[at]), group.pool[int(best.winner[at])]
-        one = example(run, row, f"#sample-{place}-{row}", f"{place} {row} {group.runs.index(run)}")
+        number_of = group.runs.index(run)
+        one = example(run, row, f"#sample-{place}-{row}", f"{place} {row} {number_of}")
+        its = drawn["runs"][number_of]
         if pictures:
             strip.append(one)
-        elif words := packed.words.get(run.info.key):
-            records.append({**one, "fields": words[row]})
+        elif "words" in its:
+            records.append({**one, "fields": its["words"][its["rows"].index(row)]})
     return {"strip": strip, "records": records}
 
 
@@ -188,19 +185,14 @@ def example(run: Run, row: int, link: str, key: str) -> dict[str, Any]:
     return {"row": row, "before": before, "after": after, "changes": number(run.changes[at]), "link": link, "key": key}
 
 
-# Tables and numbers ---------------------------------------------------------------------------------------------------
-
-
 def _tables(
-    found: Sequence[Group], priced: Sequence[Group], ks: Sequence[float] | None, compare: Compare | None
+    found: Sequence[Group], priced: Sequence[Group], ks: Sequence[float] | None, compare: Compare
 ) -> Iterator[PageTable]:
     """Yield the table of the runs without a budget, of those with, and one over costs, where there are such runs."""
-    free = [group for group in found if group.free]
-    made = [("minimum-norm", tables.minimum_norm(free, ks))] if free else []
-    fixed = [group for group in found if group.fixed]
-    made += [("fixed-budget", tables.fixed_budget(fixed))] if fixed else []
-    for name, table in made:
-        yield _page_table(name, table if compare is None else compare(table))
+    if free := [group for group in found if group.free]:
+        yield _page_table("minimum-norm", compare(tables.minimum_norm(free, ks)))
+    if fixed := [group for group in found if group.fixed]:
+        yield _page_table("fixed-budget", compare(tables.fixed_budget(fixed)))
     if priced:
         yield _page_table("by-cost", tables.minimum_norm(priced))
 
@@ -209,21 +201,19 @@ def _page_table(name: str, table: tables.Table) -> PageTable:
     """Return a table whose first column has the attack, and below it the model where there are several."""
     words = [word for word in table.words if word not in ("attack", "model")]
     columns = [Column("attack"), *map(Column, words)]
-    by_cost = table.lines[0].run.unit == COST
     for column in table.columns:
-        columns.append(Column(column.heading, True, tables.meaning(column, by_cost)))
+        columns.append(Column(column.heading, True, tables.meaning(column, table.lines[0].run.unit == COST)))
         columns += [Column(f"{column.heading} paper", True)] if table.compared else []
     rows = []
-    for block in table.blocks:
-        for line in block:
-            model = line.words["model"] if "model" in table.words else ""
-            row: list[Cell | str] = [Cell(line.words["attack"], small=model), *(line.words[word] for word in words)]
-            for column in table.columns:
-                value = line.figures[column.name]
-                best = value is not None and value == tables.best(block, column)
-                row.append(Cell(figure(value, column), ends_text(line, column), best))
-                row += [figure(line.paper.get(column.name), column)] if table.compared else []
-            rows.append(row)
+    for line, rivals in ((line, block) for block in table.blocks for line in block):
+        model = line.words["model"] if "model" in table.words else ""
+        row: list[Cell | str] = [Cell(line.words["attack"], small=model), *(line.words[word] for word in words)]
+        for column in table.columns:
+            value = line.figures[column.name]
+            best = value is not None and value == tables.best(rivals, column)
+            row.append(Cell(figure(value, column), ends_text(line, column), best))
+            row += [figure(line.paper.get(column.name), column)] if table.compared else []
+        rows.append(row)
     copies = {"LaTeX": to_latex(table), "CSV": to_csv(table), "Markdown": to_markdown(table)}
     return PageTable(name, table.caption + (f". {CAVEAT}" if table.compared else ""), columns, rows, copies)
 
@@ -235,20 +225,16 @@ def _numbers(group: Group, name: str) -> PageTable:
     lines |= {PROVED: group.lower} if group.lower is not None else {}
     usual = () if group.unit == COST else USUAL_KS
     ks = [*sorted({0.0, *table_ks(group.runs), *(float(k) for k in usual if k < group.end)}), math.inf]
-    rows: list[dict[str, Cell | str]] = [
-        {"attack": label, **{number(k): _percent(metrics.asr(changes, k), len(changes)) for k in ks}}
-        for label, changes in lines.items()
-    ]
+    rows: list[dict[str, Cell | str]] = []
+    for label, changes in lines.items():
+        row: dict[str, Cell | str] = {"attack": label}
+        for k in ks:
+            rate = metrics.asr(changes, k)
+            low, high = wilson(round(rate * len(changes)), len(changes))
+            row[number(k)] = Cell(f"{100 * rate:.1f}", f"({100 * low:.1f}–{100 * high:.1f})")
+        rows.append(row)
     caption = f"Share fooled in % at {'cost' if group.unit == COST else 'k'}, with 95 % intervals"
     return lined_up(f"{name}-numbers", caption, rows, ["attack"])
-
-
-def _percent(rate: float, n: int) -> Cell:
-    low, high = wilson(round(rate * n), n)
-    return Cell(f"{100 * rate:.1f}", f"({100 * low:.1f}–{100 * high:.1f})")
-
-
-# Details --------------------------------------------------------------------------------------------------------------
 
 
 def _details(group: Group, place: int, maps: dict[str, Any]) -> dict[str, Any]:
@@ -311,19 +297,16 @@ def _maps(group: Group, place: int, maps: dict[str, Any]) -> Iterator[dict[str, 
 def _features(group: Group, place: int) -> PageTable | None:
     """Return which features the attacks change most often."""
     shares = np.stack([analysis.changed_sites(run) for run in group.runs])
-    names = [site.name for site in spaces.named_sites(group.info)]
+    sites = spaces.named_sites(group.info)
     order = np.argsort(-shares.mean(axis=0), kind="stable")
     shown = [k for k in order.tolist() if shares[:, k].max() > 0][:MAX_FEATURES]
     rows: list[list[Cell | str]] = [
-        [names[k], *(Cell(f"{100 * each:.1f}", shade=each) for each in shares[:, k].tolist())] for k in shown
+        [sites[k].name, *(Cell(f"{100 * each:.1f}", shade=each) for each in shares[:, k].tolist())] for k in shown
     ]
-    many = len(names) - spaces.marks(group.info)
+    many = sum(not site.missing for site in sites)
     caption = f"In how many % of the examples found each feature is changed ({len(shown)} of {many} features)"
     columns = [Column("feature"), *(Column(run.title, True) for run in group.runs)]
     return PageTable(f"features-{place}", caption, columns, rows) if shown else None
-
-
-# Provenance -----------------------------------------------------------------------------------------------------------
 
 
 def list_findings(runs: Iterable[tuple[str, Run]], by_cell: CellFindings) -> list[dict[str, str]]:
@@ -345,11 +328,8 @@ def _incomplete(states: Sequence[CellStatus]) -> list[str]:
     notes = []
     for one in states:
         if one.state != "done":
-            why = (
-                f"failed: {one.error.strip().splitlines()[-1]}"
-                if one.error
-                else f"{one.done} of {one.cell.rows} rows done"
-            )
+            done = f"{one.done} of {one.cell.rows} rows done"
+            why = f"failed: {one.error.strip().splitlines()[-1]}" if one.error else done
             notes.append(f"{one.cell.attack} against {one.cell.model} on {one.cell.dataset} {why}.")
     more = [f"{len(notes) - MAX_STATES} more runs are not complete."] if len(notes) > MAX_STATES else []
     return notes[:MAX_STATES] + more

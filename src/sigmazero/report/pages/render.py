@@ -1,7 +1,5 @@
 """Fill the templates of pages; everything that a page needs is inside it."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from collections.abc import Collection, Mapping, Sequence

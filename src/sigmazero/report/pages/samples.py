@@ -3,8 +3,6 @@
 Values are rounded to 8 bits; which features changed is exact.
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,34 +15,29 @@ from sigmazero.core.metrics import Outcome
 from sigmazero.report import spaces
 from sigmazero.report.figures.pictures import is_image
 from sigmazero.report.pages.curve import colour
-from sigmazero.report.runs import Clean, CleanRows, Group, Run, places_of
+from sigmazero.report.runs import Clean, Group, Run, places_of
 from sigmazero.store.facts import CellInfo, Facts, Integers
 
 ROOM = 3_500_000  # bytes for the samples of a page, which is to stay under 5 MB
 WORDS, NUMBERS = 60, 24  # bytes of a change in words, and of the numbers of a sample of a run, about
 OUTCOMES = {
-    Outcome.ALREADY: "wrong already",
-    Outcome.FOUND: "fooled",
-    Outcome.NOT_FOUND: "not fooled",
-    Outcome.NON_FINITE: "NaN or Inf",
-    Outcome.UNVERIFIED: "not confirmed",
-    Outcome.NO_START: "no start",
-    Outcome.STOPPED: "not done",
-    Outcome.BEYOND_BUDGET: "fooled beyond the budget",
+    int(Outcome.ALREADY): "wrong already",
+    int(Outcome.FOUND): "fooled",
+    int(Outcome.NOT_FOUND): "not fooled",
+    int(Outcome.NON_FINITE): "NaN or Inf",
+    int(Outcome.UNVERIFIED): "not confirmed",
+    int(Outcome.NO_START): "no start",
+    int(Outcome.STOPPED): "not done",
+    int(Outcome.BEYOND_BUDGET): "fooled beyond the budget",
 }
 
 
 @dataclass(frozen=True)
 class Samples:
-    """The samples of a page: what the script draws, notes above it, and the rows that each group shows.
-
-    words  for tables, the changes of each run by its key: [name, before, after, cost] for each shown row
-    """
+    """The samples of a page: what the script draws, and notes above it."""
 
     data: dict[str, Any]
     notes: list[str]
-    rows: list[NDArray[np.int64]]
-    words: dict[str, dict[int, list[list[Any]]]]
 
 
 def build(
@@ -54,7 +47,7 @@ def build(
     if limit is not None and limit < 0:
         raise ValueError(f"{limit} samples: give 0 or more")
     hashes = list(dict.fromkeys(group.info.data_hash for group in found))
-    made = Samples({"sets": [], "groups": []}, [], [], {})
+    made = Samples({"sets": [], "groups": []}, [])
     chosen = {}
     for name in hashes:
         runs = [run for group in found if group.info.data_hash == name for run in group.runs]
@@ -64,21 +57,20 @@ def build(
             shown = rows[name]
         else:
             shown = spread(every, _room(runs, inputs, len(every), ROOM // len(hashes)) if limit is None else limit)
+            if len(shown) < len(every):
+                made.notes.append(f"{len(shown)} of {len(every)} samples of {runs[0].info.dataset}, evenly spread.")
         chosen[name] = shown, inputs
         made.data["sets"].append(_set(runs, inputs, shown))
-        some = f"{len(shown)} of {len(every)} samples of {runs[0].info.dataset}, evenly spread."
-        some = "" if rows is not None or len(shown) == len(every) else some
-        made.notes.extend(text for text in (some, lack) if text)
+        made.notes.extend([lack] if lack else [])
     for group in found:
         shown, inputs = chosen[group.info.data_hash]
-        packed = [_run(run, shown, inputs, made.words) for run in group.runs]
+        packed = [_run(run, shown, inputs) for run in group.runs]
         place = hashes.index(group.info.data_hash)
         made.data["groups"].append({"title": group.title, "set": place, "unit": group.unit, "runs": packed})
-        made.rows.append(shown)
     return made
 
 
-def _inputs(clean: Clean, info: CellInfo) -> tuple[CleanRows | None, str]:
+def _inputs(clean: Clean, info: CellInfo) -> tuple[Any, str]:
     """Return the clean inputs if they can be read and shown, otherwise why not."""
     table = spaces.is_table(info)
     try:
@@ -90,7 +82,7 @@ def _inputs(clean: Clean, info: CellInfo) -> tuple[CleanRows | None, str]:
     return None, f"Inputs of shape {'×'.join(map(str, inputs.images.shape[1:]))} are not images, so none are shown."
 
 
-def _room(runs: Sequence[Run], inputs: CleanRows | None, samples: int, room: int) -> int:
+def _room(runs: Sequence[Run], inputs: Any, samples: int, room: int) -> int:
     """Return how many samples fit into `room` bytes."""
     each: float = NUMBERS * len(runs)
     if inputs is not None:  # base64 takes four bytes for three
@@ -111,7 +103,7 @@ def spread(rows: Integers, count: int) -> Integers:
     return rows[np.unique(np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(np.int64))]
 
 
-def _set(runs: Sequence[Run], inputs: CleanRows | None, rows: NDArray[np.int64]) -> dict[str, Any]:
+def _set(runs: Sequence[Run], inputs: Any, rows: NDArray[np.int64]) -> dict[str, Any]:
     """Pack what all runs on some rows share: their classes and, of images, their values."""
     info = runs[0].info
     labels = {int(row): int(label) for run in runs for row, label in zip(run.facts.row, run.facts.label, strict=True)}
@@ -125,7 +117,7 @@ def _set(runs: Sequence[Run], inputs: CleanRows | None, rows: NDArray[np.int64])
     return made
 
 
-def _run(run: Run, rows: NDArray[np.int64], inputs: CleanRows | None, words: dict[str, Any]) -> dict[str, Any]:
+def _run(run: Run, rows: NDArray[np.int64], inputs: Any) -> dict[str, Any]:
     """Pack a run's facts for the chosen rows that it has done."""
     done = rows[np.isin(rows, run.facts.row)]
     at = run.places(done)
@@ -151,9 +143,7 @@ def _run(run: Run, rows: NDArray[np.int64], inputs: CleanRows | None, words: dic
         return made
     changed = run.perturbed.take(at)
     if spaces.is_table(run.info):
-        made["words"] = _words(run, changed, inputs)
-        words[run.info.key] = dict(zip(done.tolist(), made["words"], strict=True))
-        return made
+        return made | {"words": _words(run, changed, inputs)}
     wide = np.uint32 if len(changed.index) and changed.index.max() >= 2**16 else np.uint16
     return made | {
         "counts": np.diff(changed.offsets).tolist(),
@@ -163,7 +153,7 @@ def _run(run: Run, rows: NDArray[np.int64], inputs: CleanRows | None, words: dic
     }
 
 
-def _words(run: Run, facts: Facts, inputs: CleanRows) -> list[list[list[Any]]]:
+def _words(run: Run, facts: Facts, inputs: Any) -> list[list[list[Any]]]:
     """Return what changed in each row, in the user's words and units: [name, before, after, cost] each."""
     sites = spaces.named_sites(run.info)
     clean = inputs.images[places_of(facts.row, inputs.ids.numpy())]

@@ -4,8 +4,6 @@ Anyone with the address may read: it has a token that cannot be guessed, and the
 page of another site cannot reach it by a name of its own that leads here, since requests must use this machine's name.
 """
 
-from __future__ import annotations
-
 import json
 import secrets
 from collections.abc import Callable
@@ -48,10 +46,6 @@ class LiveServer(ThreadingHTTPServer):
     def url(self) -> str:
         """Return the address of the page."""
         return f"http://{HOST}:{self.server_address[1]}/{self.token}/"
-
-    def names(self) -> tuple[str, ...]:
-        """Return the hosts that a request may name."""
-        return tuple(f"{name}:{self.server_address[1]}" for name in (HOST, "localhost"))
 
     def shell(self) -> str:
         """Return the page around the report: how far the run is, and a frame with the report."""
@@ -115,17 +109,13 @@ class Handler(BaseHTTPRequestHandler):
         server = self.server
         token, slash, name = self.path.removeprefix("/").partition("/")
         known = slash and secrets.compare_digest(token.encode(), server.token.encode())
+        here = self.headers.get("Host") in [f"{host}:{server.server_address[1]}" for host in (HOST, "localhost")]
         pages = {"": (server.shell, "text/html"), "page": (server.page, "text/html")}
         pages["progress"] = (server.progress, "application/json")
-        if self.headers.get("Host") not in server.names() or not known or name not in pages:
-            self._answer(HTTPStatus.NOT_FOUND, "text/plain", "not found\n")
-        else:
-            make, kind = pages[name]
-            self._answer(HTTPStatus.OK, kind, make())
-
-    def _answer(self, status: HTTPStatus, kind: str, text: str) -> None:
-        body = text.encode()
-        self.send_response(status)
+        answered = known and here and name in pages
+        make, kind = pages[name] if answered else (lambda: "not found\n", "text/plain")
+        body = make().encode()
+        self.send_response(HTTPStatus.OK if answered else HTTPStatus.NOT_FOUND)
         headers = {"Content-Type": f"{kind}; charset=utf-8", "Content-Length": str(len(body)), **HEADERS}
         for name, value in headers.items():
             self.send_header(name, value)
