@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sigmazero.core.domain import Box, Domain, Unit, enclosed
+from sigmazero.core.domain import Domain, Unit, enclosed, make_box
 from sigmazero.core.goal import LeaveClass, ReachClass
 from sigmazero.core.messages import warn_caller
 from sigmazero.core.model import looks_last
@@ -126,7 +126,7 @@ def _domain(x: Tensor, bounds: Bounds, unit: Unit, mask: Array | None, space: "S
     if space is None:
         lower, upper = _ends(bounds, x)
         lower, upper, free, per_sample = enclosed(x, lower, upper, free)
-        return Box.make(x, lower, upper, free, unit, per_sample)
+        return make_box(x, lower, upper, free, unit, per_sample)
     if not callable(getattr(space, "domain", None)):
         raise TypeError(f"space is a {type(space).__name__}; make one with sigmazero.Space(...)")
     if isinstance(bounds, tuple) and all(isinstance(b, Real) for b in bounds) and bounds == (0.0, 1.0):
