@@ -118,8 +118,9 @@ def _checked(verifier: Verifier, problem: Problem) -> Result:
     claimed = ~already & problem.domain.within(problem.start) & (changes > 0) & finite
     incumbents.push(claimed, problem.start, changes, changes, torch.zeros_like(changes))
     incumbents.push(already, problem.x, *[torch.zeros_like(changes)] * 3)
-    settled, asking = already.nonzero().squeeze(1), (~already).nonzero().squeeze(1)
-    parts = []
-    for rows, report in ((settled, verifier.settle), (asking, verifier.report)):
-        parts.append(report(problem.take(rows), Found(take(incumbents, rows), None), clean[rows]))
-    return Result.join(parts).take(torch.cat([settled, asking]).argsort())
+    ways = {True: already.nonzero().squeeze(1), False: (~already).nonzero().squeeze(1)}
+    parts = [
+        verifier.report(problem.take(rows), Found(take(incumbents, rows), None), clean[rows], settled=settled)
+        for settled, rows in ways.items()
+    ]
+    return Result.join(parts).take(torch.cat([*ways.values()]).argsort())

@@ -9,7 +9,6 @@ row depends on the other rows, so batch size and order do not change a result.
 """
 
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
@@ -26,6 +25,7 @@ from sigmazero.core.domain import Domain
 from sigmazero.core.findings import Finding
 from sigmazero.core.hardware import USUAL_CHOICES, Hardware
 from sigmazero.core.incumbents import Incumbents
+from sigmazero.core.messages import warn_caller
 from sigmazero.core.model import Stopped, ask, check_ability
 from sigmazero.core.oracle import Model, widened
 from sigmazero.core.problem import Problem, integer
@@ -96,7 +96,7 @@ class Session:
             try:
                 parts.extend(self.batches(problem, advance))
             except Stopped as error:
-                parts.append(self._rest(problem, parts, error))
+                parts.append(self._unanswered(problem, parts, error))
         rows, result = _joined(parts)
         with torch.inference_mode(False):
             return replace(result.take(rows.argsort()), x=problem.x)
@@ -105,26 +105,20 @@ class Session:
         """Return the findings of this session's searches that make its results doubtful."""
         return self._diagnostics.findings()
 
-    def _rest(self, problem: Problem, parts: list[Batch], error: Stopped) -> Batch:
-        """Return the rows that no batch has brought, without answers."""
+    def _unanswered(self, problem: Problem, parts: list[Batch], error: Stopped) -> Batch:
+        """Return the rows that no batch has brought, without answers; their queries are unknown, and so 0."""
         left = torch.ones(len(problem), dtype=torch.bool, device=problem.x.device)
         for rows, _ in parts:
             left[rows] = False
         places = left.nonzero().squeeze(1)
-        warnings.warn(f"{len(places)} of {len(problem)} rows are not done: {error}", RuntimeWarning, stacklevel=5)
-        return places, self._unanswered(problem.take(places))
-
-    @torch.inference_mode(False)
-    def _unanswered(self, problem: Problem) -> Result:
-        """Return a result without an answer for each row; its queries are unknown, and so 0."""
-        incumbents = Incumbents.start(problem)
-        incumbents.forwards = torch.zeros_like(incumbents.forwards)
-        classes = int(problem.y.max()) + 2 if len(problem) else 2
-        logits = problem.x.new_full((len(problem), classes), torch.nan)
-        result = self._verifier.report(problem, Found(incumbents, None), logits)
-        unknown = torch.full_like(result.prediction, -1)
-        result = replace(result, outcome=torch.full_like(result.outcome, Outcome.STOPPED), prediction=unknown)
-        return replace(result, own=result) if self.attack.keeps_own else result
+        warn_caller(f"{len(places)} of {len(problem)} rows are not done: {error}", RuntimeWarning)
+        with torch.inference_mode(False):
+            part = replace(problem.take(places), clean=0)
+            logits = part.x.new_full((len(part), int(problem.y.max()) + 2), torch.nan)
+            result = self._verifier.report(part, Found(Incumbents.start(part), None), logits)
+            unknown = torch.full_like(result.prediction, -1)
+            result = replace(result, outcome=torch.full_like(result.outcome, Outcome.STOPPED), prediction=unknown)
+            return places, replace(result, own=result) if self.attack.keeps_own else result
 
     def batches(self, problem: Problem, advance: Advance = ignore, known: Tensor | None = None) -> Iterator[Batch]:
         """Yield verified results, batch by batch, with the places of their rows in the problem; every row comes once.
@@ -208,7 +202,8 @@ class Session:
         incumbents = Incumbents.start(part)
         incumbents.broken = ~finite[rows]
         incumbents.counts = torch.where(incumbents.broken[:, None], incumbents.counts, 0)
-        return self._verifier.settle(part, Found(incumbents, part.x if self.attack.keeps_own else None), clean[rows])
+        found = Found(incumbents, part.x if self.attack.keeps_own else None)
+        return self._verifier.report(part, found, clean[rows], settled=True)
 
     def _search(
         self,
@@ -246,7 +241,7 @@ class Session:
             self._diagnostics.see(look, part.ids, clean[rows], exact)
             # Gradients show in passing whether a model answers at random; other attacks ask a second time.
             again = 0 if self.attack.needs == "gradients" else self.attack.limit or float("inf")
-            result = self._verifier.report(problem.take(rows), _to_user(part.domain, found), clean[rows], again)
+            result = self._verifier.report(problem.take(rows), _to_user(part.domain, found), clean[rows], again=again)
             self._diagnostics.see_again(self._verifier.differences, self._verifier.missed, exact)
             return result
 
@@ -330,7 +325,7 @@ class Session:
             prepared.drop_captures()
         if problem.x.is_cuda:
             torch.cuda.empty_cache()
-        warnings.warn(f"out of memory with {rows} inputs at a time, going on with {self.size}", stacklevel=3)
+        warn_caller(f"out of memory with {rows} inputs at a time, going on with {self.size}")
 
 
 def _even(rows: int, most: int, problem: Problem) -> int:
