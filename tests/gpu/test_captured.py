@@ -136,11 +136,11 @@ def test_batches_and_problems_share_recordings():
     with Session(attack, net, batch_size=16, compact=False) as session:
         whole, again = session.run(problem), session.run(problem)
         darker = session.run(make_problem(problem.x * 0.5, problem.y))
-        assert session.prepared.captured == 1
+        assert session.prepared._pool.made == 1
         # Other boxes are scaled to [0, 1], which is one more thing that a step does, whatever their bounds.
         boxes = [(-0.5, 1.0), (0.0, 2.0)]
         scaled = [session.run(make_problem(problem.x, problem.y, bounds=bounds)) for bounds in boxes]
-        assert session.prepared.captured == 2
+        assert session.prepared._pool.made == 2
     equal(whole, again)
     equal(darker, attack.run(net, problem.x * 0.5, problem.y, batch_size=16))
     for bounds, result in zip(boxes, scaled, strict=True):
@@ -162,7 +162,7 @@ def test_recordings_are_made_anew_after_memory_ran_out():
     with Session(attack, small_machine, Hardware(capture=True), batch_size=24, compact=False) as session:
         result = session.run(problem)
         assert session.size == 12
-        assert session.prepared.captured == 1
+        assert session.prepared._pool.made == 1
     assert 24 in asked
     equal(wanted, result)
 
