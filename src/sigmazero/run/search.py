@@ -101,13 +101,13 @@ def one_step(attack: Attack, oracle: Oracle, state: Any) -> Any:
     return new
 
 
-def search(phases: Sequence[Phase | Fork], oracle: Oracle, compact: bool, advance: Advance) -> Found:
+def search(phases: Sequence[Phase | Fork], oracle: Oracle, advance: Advance) -> Found:
     """Step through the phases until every row has its answer or the steps are spent."""
     problem = oracle.problem
     rows = torch.arange(len(problem), device=problem.x.device)
     keeps_own = isinstance(phases[0], Phase) and phases[0].attack.keeps_own
     found = Found(take(oracle.incumbents, rows), problem.domain.x.clone() if keeps_own else None)
-    _Search(found, compact, advance, longest(phases)).go(phases, oracle, None, rows, 0)
+    _Search(found, advance, longest(phases)).go(phases, oracle, None, rows, 0)
     return found
 
 
@@ -121,7 +121,6 @@ class _Search:
     """The search of a batch, some rows of which may part from the others; `total` counts the longest way's steps."""
 
     found: Found
-    compact: bool
     advance: Advance
     total: int
 
@@ -143,7 +142,7 @@ class _Search:
                 left = int(alive.sum())
                 if left == 0:
                     break
-                if self.compact and steps.pays(left, len(rows)):
+                if steps.pays(left, len(rows)):
                     self.end(rows, steps, ~alive, done)
                     rows = rows[alive]
                     steps = steps.take(alive)

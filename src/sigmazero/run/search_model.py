@@ -55,7 +55,9 @@ class Prepared:
     """
 
     def __init__(self, model: Model, hardware: Hardware) -> None:
-        self.model, self.hardware = model, hardware if ability_of(model) == "gradients" else hardware.without_copies()
+        if ability_of(model) != "gradients":  # asked as it is, never captured
+            hardware = replace(hardware, precision=None, prepare="none", capture=False)
+        self.model, self.hardware = model, hardware
         self.numbers: Numbers | None = None  # of the caller; all that is made here was made for them
         self.search = Numbers("cpu")  # of a search: the caller's, unless the hardware options name others
         self._copy: Model | None = None

@@ -23,7 +23,7 @@ from sigmazero.core.answers import Answers
 from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Domain
 from sigmazero.core.findings import Finding
-from sigmazero.core.hardware import USUAL_CHOICES, Hardware
+from sigmazero.core.hardware import Hardware
 from sigmazero.core.incumbents import Incumbents
 from sigmazero.core.messages import warn_caller
 from sigmazero.core.model import Stopped, ask, check_ability
@@ -48,7 +48,6 @@ class Session:
 
     batch_size  rows at a time; None chooses a number when the first problem comes. It is halved when memory runs out,
                 and stays so
-    compact     let rows leave that have their answer; False keeps them, which changes nothing but the time
     prepared    what another session on the same model has made already, to be shared
     rows        rows of the whole question where problems are parts of it: they decide whether the model is compiled
 
@@ -62,15 +61,14 @@ class Session:
         hardware: Hardware | None = None,
         *,
         batch_size: int | None = None,
-        compact: bool = True,
         prepared: Prepared | None = None,
         rows: int | None = None,
     ) -> None:
         if batch_size is not None and not (integer(batch_size) and batch_size >= 1):
             raise ValueError(f"batch_size={batch_size!r} must be a whole number, 1 or more (None picks one)")
-        self.attack, self.model, self.size, self.compact, self.rows = attack, model, batch_size, compact, rows
+        self.attack, self.model, self.size, self.rows = attack, model, batch_size, rows
         self._shares = prepared is not None
-        self.prepared = Prepared(model, hardware or USUAL_CHOICES) if prepared is None else prepared
+        self.prepared = Prepared(model, hardware or Hardware()) if prepared is None else prepared
         self._diagnostics = Diagnostics()
         self._strict: Prepared | None = None  # for a second search of what a coarse one misjudged
 
@@ -230,7 +228,7 @@ class Session:
                 answers.remember(*answers.find(part.domain.x[:, None]), clean[rows])
                 oracle.gradients = Answers(len(part)) if explores and self.attack.needs == "gradients" else None
             with prepared.search.flags():
-                found = search(phases, oracle, self.compact, advance)
+                found = search(phases, oracle, advance)
                 if part.domain.shrinks:
                     whole = prepared.oracle(part, size, "labels")
                     whole.answers = answers

@@ -103,4 +103,4 @@ def shrunk(found: Found, oracle: Oracle, limit: int | None) -> Found:
     worth = torch.stack([oracle.worth(point) for point in incumbents.points.unbind(1)], 1)
     worth = torch.where(incumbents.counts <= d.sites, worth, d.nothing).to(incumbents.worth.dtype)
     oracle.incumbents = replace(incumbents, alive=alive, worth=worth)
-    return replace(search([Phase(Smallest(queries=limit))], oracle, True, ignore), own=found.own)
+    return replace(search([Phase(Smallest(queries=limit))], oracle, ignore), own=found.own)
