@@ -87,21 +87,16 @@ def check_start(model: object, problem: Problem, batch_size: int = ROWS) -> Resu
     network, numbers = as_model(model, problem.x), Numbers.around(problem.x)
     verifier = Verifier(network, numbers)
     problem = replace(problem, clean=verifier.checks, checks=verifier.checks)
-    _warn_outside(problem)
-    parts = torch.split(torch.arange(len(problem), device=problem.x.device), batch_size)
-    with turn(network, problem.x.device, numbers):
-        found = Result.join([_checked(verifier, problem.take(rows)) for rows in parts])
-    return replace(found, seconds=time.perf_counter() - began)
-
-
-def _warn_outside(problem: Problem) -> None:
-    assert problem.start is not None
-    outside = int((~problem.domain.within(problem.start)).sum())
-    if outside:
+    assert problem.start is not None  # as both callers give one
+    if outside := int((~problem.domain.within(problem.start)).sum()):
         rule = "the box" if problem.domain.free is None else "the box or the mask"
         warn_caller(
             f"{outside} of {len(problem)} points leave {rule} and count as failures; clip them, or pass bounds="
         )
+    parts = torch.split(torch.arange(len(problem), device=problem.x.device), batch_size)
+    with turn(network, problem.x.device, numbers):
+        found = Result.join([_checked(verifier, problem.take(rows)) for rows in parts])
+    return replace(found, seconds=time.perf_counter() - began)
 
 
 @torch.inference_mode(False)
