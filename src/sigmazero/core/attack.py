@@ -11,7 +11,7 @@ from sigmazero.core.domain import Unit
 from sigmazero.core.findings import render
 from sigmazero.core.goal import GoalName
 from sigmazero.core.hardware import Hardware
-from sigmazero.core.inputs import Array, Bounds, as_inputs, as_labels, follow, hint, make_problem
+from sigmazero.core.inputs import Array, Bounds, as_inputs, follow, hint, make_problem
 from sigmazero.core.messages import warn_caller
 from sigmazero.core.model import TAKES, Ability
 from sigmazero.core.oracle import Model, Oracle
@@ -145,7 +145,7 @@ class Attack(ABC):
         given = as_inputs(x, network, bounds)
         problem = make_problem(
             follow(given, network),
-            as_labels(y),
+            y,
             targeted=targeted,
             bounds=bounds,
             unit=unit,

@@ -18,7 +18,7 @@ import torch
 from sigmazero.core.attack import as_model
 from sigmazero.core.domain import Unit
 from sigmazero.core.incumbents import Incumbents
-from sigmazero.core.inputs import Array, Bounds, as_inputs, as_labels, follow, make_problem
+from sigmazero.core.inputs import Array, Bounds, as_inputs, follow, make_problem
 from sigmazero.core.messages import warn_caller
 from sigmazero.core.ops import take
 from sigmazero.core.problem import RECORDS, Problem, integer
@@ -67,7 +67,7 @@ def check(
         )
     problem = make_problem(
         follow(given, network),
-        as_labels(y),
+        y,
         targeted=targeted,
         bounds=bounds,
         unit=unit,

@@ -93,15 +93,12 @@ class Numbers:
         >>> Numbers("cpu").name, Numbers("cuda", conv="tf32", rnn="tf32").name, Numbers.tf32("cuda").name
         ('fp32', 'conv-tf32', 'tf32')
         """
-        kinds = {kind: getattr(self, kind) for kind in KINDS}
-        if set(kinds.values()) == {"tf32"}:
+        kinds = KINDS if self.rnn != self.conv else ("matmul", "conv")  # one library does convolutions and the rest
+        parts = [f"{kind}-{getattr(self, kind)}" for kind in kinds if getattr(self, kind) != IEEE]
+        if self.rnn == IEEE != self.conv:
+            parts.append("rnn-ieee")
+        if self.matmul == self.conv == self.rnn == "tf32":
             parts = ["tf32"]
-        else:
-            if self.rnn == self.conv:
-                del kinds["rnn"]  # one library does both
-            parts = [f"{kind}-{value}" for kind, value in kinds.items() if value != IEEE]
-            if self.rnn != self.conv and self.rnn == IEEE:
-                parts.append("rnn-ieee")
         if self.autocast is not None:
             parts.append(f"autocast-{str(self.autocast).removeprefix('torch.')}")
         return "+".join(parts) or "fp32"
