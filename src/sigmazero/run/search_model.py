@@ -321,7 +321,8 @@ def uncompiled(model: Any) -> Model:
     """Return the model as it was before torch.compile(model), torch.compile(function) or model.compile()."""
     if getattr(model, "_compiled_call_impl", None) is not None:
         return model._call_impl  # type: ignore[no-any-return]
-    return getattr(model, "_orig_mod", None) or getattr(model, "_torchdynamo_orig_callable", None) or model
+    found: Model = getattr(model, "_orig_mod", None) or getattr(model, "_torchdynamo_orig_callable", None) or model
+    return found
 
 
 def unwrapped(model: Model) -> Model:
