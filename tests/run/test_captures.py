@@ -67,7 +67,7 @@ def found(attack, net, question, captured: bool, frames: list[Sized] | None = No
     frames = frames or [Sized(phase, compiled) for phase in attack.phases()]
     phases = [each if captured else Phase(each.attack) for each in frames]
     with torch.no_grad():
-        return search(phases, Oracle(net, question), lambda _: None).incumbents, frames
+        return search(phases, Oracle(net, question), lambda _: None), frames
 
 
 def same(one, two) -> None:

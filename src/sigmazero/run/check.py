@@ -24,7 +24,6 @@ from sigmazero.core.ops import take
 from sigmazero.core.problem import RECORDS, Problem, integer
 from sigmazero.core.result import Result
 from sigmazero.run.precision import Numbers, turn
-from sigmazero.run.search import Found
 from sigmazero.run.verify import Verifier, check_logits
 
 if TYPE_CHECKING:
@@ -115,7 +114,7 @@ def _checked(verifier: Verifier, problem: Problem) -> Result:
     incumbents.push(already, problem.x, *[torch.zeros_like(changes)] * 3)
     ways = {True: already.nonzero().squeeze(1), False: (~already).nonzero().squeeze(1)}
     parts = [
-        verifier.report(problem.take(rows), Found(take(incumbents, rows), None), clean[rows], settled=settled)
+        verifier.report(problem.take(rows), take(incumbents, rows), clean[rows], settled=settled)
         for settled, rows in ways.items()
     ]
     return Result.join(parts).take(torch.cat([*ways.values()]).argsort())

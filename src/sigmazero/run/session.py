@@ -34,7 +34,7 @@ from sigmazero.run.diagnostics import Diagnostics, FirstLook
 from sigmazero.run.memory import at_most, choose_batch_size, out_of_memory
 from sigmazero.run.precision import Numbers, turn
 from sigmazero.run.progress import bar
-from sigmazero.run.search import Advance, Found, ignore, search
+from sigmazero.run.search import Advance, ignore, search
 from sigmazero.run.search_model import Prepared
 from sigmazero.run.smallest import reserved, shrunk
 from sigmazero.run.verify import GUARD, Verifier, check_logits
@@ -113,7 +113,7 @@ class Session:
         with torch.inference_mode(False):
             part = replace(problem.take(places), clean=0)
             logits = part.x.new_full((len(part), int(problem.y.max()) + 2), torch.nan)
-            result = self._verifier.report(part, Found(Incumbents.start(part), None), logits)
+            result = self._verifier.report(part, Incumbents.start(part), logits)
             unknown = torch.full_like(result.prediction, -1)
             result = replace(result, outcome=torch.full_like(result.outcome, Outcome.STOPPED), prediction=unknown)
             return places, replace(result, own=result) if self.attack.keeps_own else result
@@ -200,8 +200,8 @@ class Session:
         incumbents = Incumbents.start(part)
         incumbents.broken = ~finite[rows]
         incumbents.counts = torch.where(incumbents.broken[:, None], incumbents.counts, 0)
-        found = Found(incumbents, part.x if self.attack.keeps_own else None)
-        return self._verifier.report(part, found, clean[rows], settled=True)
+        incumbents.own = part.x if self.attack.keeps_own else None
+        return self._verifier.report(part, incumbents, clean[rows], settled=True)
 
     def _search(
         self,
@@ -337,10 +337,10 @@ def _even(rows: int, most: int, problem: Problem) -> int:
     return min(most, -(-rows // batches // 16) * 16)
 
 
-def _to_user(domain: Domain, found: Found) -> Found:
+def _to_user(domain: Domain, found: Incumbents) -> Incumbents:
     """Return what a search found in the user's own units."""
-    incumbents = replace(found.incumbents, points=domain.to_user(found.incumbents.points))
-    return Found(incumbents, None if found.own is None else domain.to_user(found.own))
+    own = None if found.own is None else domain.to_user(found.own)
+    return replace(found, points=domain.to_user(found.points), own=own)
 
 
 @torch.inference_mode(False)

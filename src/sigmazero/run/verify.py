@@ -19,7 +19,6 @@ from sigmazero.core.oracle import Model, widened
 from sigmazero.core.problem import Problem
 from sigmazero.core.result import Outcome, Result
 from sigmazero.run.precision import Numbers
-from sigmazero.run.search import Found
 from sigmazero.run.search_model import is_compiled, uncompiled
 
 # How many times the difference of its two answers a point must hold by in both: kernels differ from one batch size to
@@ -108,23 +107,24 @@ class Verifier:
         return good
 
     def report(
-        self, problem: Problem, found: Found, clean: Tensor, *, again: float = 0, settled: bool = False
+        self, problem: Problem, incumbents: Incumbents, clean: Tensor, *, again: float = 0, settled: bool = False
     ) -> Result:
         """Ask afresh about every record, best first; a record that fails gives way to the one behind it.
 
         A record that holds is asked about once more, as long as its sample has asked fewer than `again` times. Of
         samples that are `settled` the clean check, which was a fresh forward pass, has decided: nothing is asked again.
         """
-        incumbents = found.incumbents
         best = self._report(problem, incumbents, clean, again=again, settled=settled)
-        if found.own is None or settled:
-            return best if found.own is None else replace(best, own=best)
-        domain = problem.domain
-        claims = torch.where(domain.within(found.own), domain.count(found.own).sites, domain.sites + 1)
+        if incumbents.own is None or settled:
+            return best if incumbents.own is None else replace(best, own=best)
+        domain, own_points = problem.domain, incumbents.own
+        claims = torch.where(domain.within(own_points), domain.count(own_points).sites, domain.sites + 1)
         # A point without changes is no answer, unless the clean input was one.
         claims = torch.where((claims == 0) & (incumbents.best_l0 > 0), problem.sites + 1, claims)[:, None]
         unknown = torch.full_like(claims, -1)  # the step that found it
-        mine = replace(incumbents, points=found.own[:, None], counts=claims, step_found=unknown, forwards=best.forwards)
+        mine = replace(
+            incumbents, points=own_points[:, None], counts=claims, step_found=unknown, forwards=best.forwards
+        )
         own = self._report(problem, mine, clean, again=again, records=False)
         spent: dict[str, Any] = {"forwards": own.forwards}
         if best.judged is not None and own.judged is not None:
