@@ -5,6 +5,7 @@ the tables raise `error(...)` with the path of the key, so that they name a line
 """
 
 import re
+import reprlib
 import tomllib
 from bisect import bisect_left
 from pathlib import Path
@@ -20,6 +21,9 @@ Kind = TypeVar("Kind")
 KeyPath = tuple[str | int, ...]
 UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")  # errors about keys that no table has
 MAX_SHOWN = 100  # characters of a value in a message
+_shortened = reprlib.Repr()
+_shortened.maxlist, _shortened.maxstring, _shortened.maxother = 10, MAX_SHOWN, MAX_SHOWN
+brief = _shortened.repr  # a value as text, cut where it is long
 
 
 class TomlError(ValueError):
@@ -156,15 +160,3 @@ def _fields(kind: Any) -> dict[Any, Any]:
     if hasattr(kind, "__dataclass_fields__"):
         return dict(kind.__annotations__)
     return next((found for each in getattr(kind, "__args__", ()) if (found := _fields(each))), {})
-
-
-def brief(value: object) -> str:
-    """Return a value as text, cut where it is long.
-
-    >>> brief("fmn"), brief(list(range(1000)))
-    ("'fmn'", '[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ...]')
-    """
-    if isinstance(value, list) and len(value) > 10:
-        return f"[{', '.join(map(brief, value[:10]))}, ...]"
-    text = repr(value)
-    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
