@@ -27,9 +27,6 @@ class Grid(Domain):
     def snap(self, a: Tensor) -> Tensor:
         return (a * LEVELS).round().clamp(0, LEVELS) / LEVELS
 
-    def complete(self, a: Tensor, order: Draw) -> Tensor:
-        return a
-
     def allowed(self, a: Tensor) -> Tensor:
         return self.snap(a)
 

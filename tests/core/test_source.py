@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+from types import FunctionType
 
 import pytest
 
@@ -39,3 +40,12 @@ def test_every_value_that_is_held_counts(kind):
 
 def test_code_of_others_is_not_looked_into():
     assert not source_files([FMN, importlib.import_module("torch").nn.Linear])
+
+
+def test_the_order_of_a_set_in_code_does_not_count():
+    """It is another one in each process."""
+    code = (lambda x: x in {0, 8}).__code__
+    sets = [frozenset(values) for values in ([0, 8], [8, 0])]
+    assert repr(sets[0]) != repr(sets[1])
+    made = [FunctionType(code.replace(co_consts=(None, each)), {}, "f") for each in sets]
+    assert code_hash(made[0]) == code_hash(made[1])

@@ -10,16 +10,20 @@ import sigmazero as sz
 from sigmazero.core.inputs import make_problem
 from sigmazero.run import Hardware, Session
 from sigmazero.run.captures import CapturedSteps, Captures
+from sigmazero.run.search import Steps
 from tests.helpers.attacks import how, longer
 from tests.helpers.networks import TinyNet
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 CAPTURABLE = sorted(name for name, attack in sz.ATTACKS.items() if attack.capturable)
+PAYS = {steps: steps.pays for steps in (Steps, CapturedSteps)}  # whether rows that have their answer leave
 
 
 @pytest.fixture(autouse=True)
 def same_kernels(monkeypatch):
-    """Libraries choose the same kernel for the same shape: what is left to differ is the recording."""
+    """No rows leave, and the same shape has the same kernel: what is left to differ is the recording."""
+    for steps in PAYS:
+        monkeypatch.setattr(steps, "pays", lambda *_: False)
     monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
     monkeypatch.setattr(torch.backends.cudnn, "benchmark", False)
 
@@ -31,11 +35,11 @@ def question(kind: str, budget: int | None = None, rows: int = 48):
     return net, make_problem(x[:rows], y[:rows], budget=budget)
 
 
-def ask(name: str, kind: str, compact: bool = False, budget: int | None = None, **hardware):
-    """A search in batches of exactly so many rows: neither padding nor, unless asked for, rows that leave."""
+def ask(name: str, kind: str, budget: int | None = None, **hardware):
+    """A search in batches of exactly so many rows, without padding."""
     attack = longer(name)
     net, problem = question(kind, how(attack).get("budget", budget))
-    return Session(attack, net, Hardware(**hardware), batch_size=len(problem), compact=compact).run(problem)
+    return Session(attack, net, Hardware(**hardware), batch_size=len(problem)).run(problem)
 
 
 def equal(one: sz.Result, two: sz.Result) -> None:
@@ -50,14 +54,14 @@ def test_captured_is_eager(name, kind):
 
 
 @pytest.mark.parametrize("name", CAPTURABLE)
-def test_compaction_changes_nothing(name):
+def test_compaction_changes_nothing(name, monkeypatch):
     """Smaller recordings have other kernels, whose rounding a long search amplifies: this one is short."""
     attack = replace(longer(name), steps=max(1, 25 // max(1, longer(name).iterations // longer(name).steps)))
     net, problem = question("conv", how(attack).get("budget", 6))
-    one, two = (
-        Session(attack, net, Hardware(capture=None), batch_size=48, compact=compact).run(problem)
-        for compact in (False, True)
-    )
+    one = Session(attack, net, batch_size=48).run(problem)
+    for steps, pays in PAYS.items():
+        monkeypatch.setattr(steps, "pays", pays)
+    two = Session(attack, net, batch_size=48).run(problem)
     for field in ("success", "l0", "forwards", "backwards", "step_found", "outcome"):
         assert torch.equal(getattr(one, field), getattr(two, field)), field
     assert (one.x_adv - two.x_adv).abs().max() < 1e-9
@@ -71,7 +75,7 @@ def test_compiled_is_eager(prepare, monkeypatch):
     attack = sz.get("sigma-zero", steps=20)
     net, problem = question("rgb")
     one, two = (
-        Session(attack, net, Hardware(prepare=how, capture=how != "none"), batch_size=48, compact=False).run(problem)
+        Session(attack, net, Hardware(prepare=how, capture=how != "none"), batch_size=48).run(problem)
         for how in ("none", prepare)
     )
     assert torch.equal(one.success, two.success)
@@ -133,14 +137,14 @@ def test_a_model_that_cannot_be_captured_is_attacked_eagerly(name, caplog):
 
 def test_batches_and_problems_share_recordings():
     attack, (net, problem) = sz.get("sigma-zero", steps=40), question("conv")
-    with Session(attack, net, batch_size=16, compact=False) as session:
+    with Session(attack, net, batch_size=16) as session:
         whole, again = session.run(problem), session.run(problem)
         darker = session.run(make_problem(problem.x * 0.5, problem.y))
-        assert session.prepared.captured == 1
+        assert session.prepared._pool.made == 1
         # Other boxes are scaled to [0, 1], which is one more thing that a step does, whatever their bounds.
         boxes = [(-0.5, 1.0), (0.0, 2.0)]
         scaled = [session.run(make_problem(problem.x, problem.y, bounds=bounds)) for bounds in boxes]
-        assert session.prepared.captured == 2
+        assert session.prepared._pool.made == 2
     equal(whole, again)
     equal(darker, attack.run(net, problem.x * 0.5, problem.y, batch_size=16))
     for bounds, result in zip(boxes, scaled, strict=True):
@@ -150,7 +154,7 @@ def test_batches_and_problems_share_recordings():
 @pytest.mark.filterwarnings("ignore:out of memory")
 def test_recordings_are_made_anew_after_memory_ran_out():
     attack, (net, problem) = sz.get("sigma-zero", steps=40), question("conv")
-    wanted = Session(attack, net, batch_size=12, compact=False).run(problem)
+    wanted = Session(attack, net, batch_size=12).run(problem)
     asked = []
 
     def small_machine(x):
@@ -159,10 +163,10 @@ def test_recordings_are_made_anew_after_memory_ran_out():
             raise torch.OutOfMemoryError("no room")
         return net(x)
 
-    with Session(attack, small_machine, Hardware(capture=True), batch_size=24, compact=False) as session:
+    with Session(attack, small_machine, Hardware(capture=True), batch_size=24) as session:
         result = session.run(problem)
         assert session.size == 12
-        assert session.prepared.captured == 1
+        assert session.prepared._pool.made == 1
     assert 24 in asked
     equal(wanted, result)
 
@@ -170,10 +174,10 @@ def test_recordings_are_made_anew_after_memory_ran_out():
 def test_two_threads_take_turns():
     attack, (net, problem) = sz.get("sigma-zero", steps=40), question("conv")
     other = TinyNet("conv").cuda()
-    wanted = Session(attack, net, batch_size=16, compact=False).run(problem)
+    wanted = Session(attack, net, batch_size=16).run(problem)
     with ThreadPoolExecutor(4) as pool:
         jobs = [
-            pool.submit(Session(attack, model, Hardware(capture=True), batch_size=16, compact=False).run, problem)
+            pool.submit(Session(attack, model, Hardware(capture=True), batch_size=16).run, problem)
             for model in (net, other, net, other)
         ]
         for job in jobs:

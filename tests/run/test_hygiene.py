@@ -82,23 +82,17 @@ def test_bad_models_are_named(case):
         QUICK.run(model, x, x[:, 0].argmax(1))
 
 
-def test_out_of_memory_with_a_single_input_is_said():
-    _, x, y = linear_problem((6,), 1)
-
-    def no_room(inputs):
-        raise MemoryError
-
-    with pytest.raises(MemoryError, match="one input at a time"):
-        QUICK.run(no_room, x, y)
-
-
-def test_other_errors_are_not_swallowed():
-    _, x, y = linear_problem((6,), 4)
+@pytest.mark.parametrize(
+    ("rows", "error", "words"),
+    [(1, MemoryError(), "one input at a time"), (4, RuntimeError("the model's own error"), "the model's own error")],
+)
+def test_no_room_for_a_single_input_is_said_and_other_errors_are_not_swallowed(rows, error, words):
+    _, x, y = linear_problem((6,), rows)
 
     def broken(inputs):
-        raise RuntimeError("the model's own error")
+        raise error
 
-    with pytest.raises(RuntimeError, match="the model's own error"):
+    with pytest.raises(type(error), match=words):
         QUICK.run(broken, x, y)
 
 
@@ -129,11 +123,7 @@ X = torch.rand(4, 6, generator=torch.Generator().manual_seed(0))
         (nn.LazyLinear(3), X, "lazy layers .*; call it once on some inputs first"),
         (made_under_inference_mode(), X, "made under torch.inference_mode, .*; make it outside"),
         (nn.Linear(6, 3).to("meta"), X, "the model is on meta, the inputs are on cpu; move one of them"),
-        (
-            nn.Linear(6, 3),
-            X.to("meta"),
-            "inputs are on the meta device, which holds no values",
-        ),
+        (nn.Linear(6, 3), X.to("meta"), "inputs are on the meta device, which holds no values"),
     ],
     ids=["lazy", "inference", "meta", "meta inputs"],
 )

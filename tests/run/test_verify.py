@@ -8,7 +8,6 @@ from sigmazero.core.inputs import make_problem
 from sigmazero.core.oracle import Oracle
 from sigmazero.core.result import Outcome
 from sigmazero.run.precision import Numbers
-from sigmazero.run.search import Found
 from sigmazero.run.verify import Verifier
 from tests.helpers.networks import TinyNet
 
@@ -60,9 +59,7 @@ def test_a_record_that_fails_gives_way_to_the_one_behind_it():
         oracle.logits(torch.tensor([point]))
     assert oracle.incumbents.counts.tolist() == [[1, 2]]
     minds[0] = False
-    result = Verifier(model, Numbers.strict("cpu"), rows=1).report(
-        problem, Found(oracle.incumbents, None), model(problem.x)
-    )
+    result = Verifier(model, Numbers.strict("cpu"), rows=1).report(problem, oracle.incumbents, model(problem.x))
     assert (result.success.tolist(), result.l0.tolist(), result.given_up.tolist()) == ([True], [2], [1])
     assert result.forwards.tolist() == [1 + 2 + 2]
     assert "1 points of 1 samples are given up" in str(result)

@@ -4,7 +4,7 @@ Points are known by a hash of their bits. This is for searches on the host, whic
 """
 
 from copy import copy
-from itertools import count, islice
+from itertools import islice
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from sigmazero.core.noise import mix
 
 STEPS_FACTOR = 3  # steps a search may take for each that its queries would fill: repeated points cost none
 MAX_BYTES = 512 << 20  # of answers about one batch; older ones are forgotten first
+Keys = list[list[tuple[int, int]]]  # of points (N, K): each a row of the batch and a hash
 
 
 class Answers:
@@ -20,42 +21,38 @@ class Answers:
 
     def __init__(self, rows: int) -> None:
         """Begin with none."""
-        self._places: list[dict[int, int]] = [{} for _ in range(rows)]
-        self._numbers: dict[int, Tensor] = {}  # of every point, in the order in which they were asked
-        self._turn = count()
+        self._rows = list(range(rows))
+        self._numbers: dict[tuple[int, int], Tensor] = {}  # in the order in which they were asked
 
-    def find(self, x: Tensor) -> tuple[Tensor, list[list[int]]]:
-        """Return which points (N, K, ...) are new, each the first of its kind, and the hashes of all."""
-        hashes = _hashes(x).tolist()
+    def find(self, x: Tensor) -> tuple[Tensor, Keys]:
+        """Return which points (N, K, ...) are new, each the first of its kind, and the keys of all."""
+        keys = [[(row, bits) for bits in mine] for row, mine in zip(self._rows, _hashes(x).tolist(), strict=True)]
+        seen: set[tuple[int, int]] = set()
         new = torch.zeros(x.shape[:2], dtype=torch.bool, device=x.device)
-        for row, (known, keys) in enumerate(zip(self._places, hashes, strict=True)):
-            here: set[int] = set()
-            for k, key in enumerate(keys):
-                if key not in here and known.get(key) not in self._numbers:
+        for row, mine in enumerate(keys):
+            for k, key in enumerate(mine):
+                if key not in self._numbers and key not in seen:
                     new[row, k] = True
-                here.add(key)
-        return new, hashes
+                    seen.add(key)
+        return new, keys
 
-    def remember(self, new: Tensor, hashes: list[list[int]], numbers: Tensor) -> None:
+    def remember(self, new: Tensor, keys: Keys, numbers: Tensor) -> None:
         """Remember the numbers (M, ...) of the new points."""
         for (row, k), one in zip(new.nonzero().tolist(), numbers.unbind(0), strict=True):
-            at = next(self._turn)
-            self._places[row][hashes[row][k]] = at
-            self._numbers[at] = one
+            self._numbers[keys[row][k]] = one
 
-    def recall(self, hashes: list[list[int]]) -> Tensor:
+    def recall(self, keys: Keys) -> Tensor:
         """Return the numbers of points that are known, (N, K, ...); then forget the oldest where there are too many."""
-        every = zip(self._places, hashes, strict=True)
-        found = torch.stack([self._numbers[known[key]] for known, keys in every for key in keys])
+        found = torch.stack([self._numbers[key] for mine in keys for key in mine])
         excess = len(self._numbers) - max(1, MAX_BYTES // max(1, found[0].nbytes))
-        for at in list(islice(self._numbers, max(0, excess))):
-            del self._numbers[at]
-        return found.view(len(hashes), -1, *found.shape[1:])
+        for key in list(islice(self._numbers, max(0, excess))):
+            del self._numbers[key]
+        return found.view(len(keys), -1, *found.shape[1:])
 
     def take(self, rows: Tensor) -> "Answers":
         """Return the memory of some of the rows, which is shared with this one."""
         found = copy(self)
-        found._places = [self._places[row] for row in torch.arange(len(self._places))[rows.cpu()].tolist()]
+        found._rows = [self._rows[row] for row in torch.arange(len(self._rows))[rows.cpu()].tolist()]
         return found
 
 

@@ -11,7 +11,7 @@ from sigmazero.core.domain import Unit
 from sigmazero.core.findings import render
 from sigmazero.core.goal import GoalName
 from sigmazero.core.hardware import Hardware
-from sigmazero.core.inputs import Array, Bounds, as_inputs, as_labels, follow, hint, make_problem
+from sigmazero.core.inputs import Array, Bounds, as_inputs, follow, hint, make_problem
 from sigmazero.core.messages import warn_caller
 from sigmazero.core.model import TAKES, Ability
 from sigmazero.core.oracle import Model, Oracle
@@ -145,7 +145,7 @@ class Attack(ABC):
         given = as_inputs(x, network, bounds)
         problem = make_problem(
             follow(given, network),
-            as_labels(y),
+            y,
             targeted=targeted,
             bounds=bounds,
             unit=unit,
@@ -161,7 +161,12 @@ class Attack(ABC):
         with Session(self, network, hardware, batch_size=batch_size) as session:
             result = session.run(problem, progress=progress)
             result = replace(result.to(given.device), findings=session.findings(), x=given, classes=_class_names(model))
-        return _with_warnings(replace(result, names=None if space is None else space.names), targeted)
+        for each in result.findings:
+            warn_caller(render([each]))
+        if targeted and len(result) > 1 and bool((result.outcome == Outcome.ALREADY).all()):
+            advice = "with targeted=True pass the classes to reach"
+            warn_caller(f"all targets equal the prediction, so nothing was searched; {advice}")
+        return replace(result, names=None if space is None else space.names)
 
     def __call__(self, model: object, x: Array, y: Array, **options: Unpack[RunOptions]) -> Result:
         """Call `run`."""
@@ -172,7 +177,12 @@ class Attack(ABC):
 
     def check(self, problem: Problem) -> None:
         """Refuse a question that this attack does not answer."""
-        self._refuse_ignored(start=problem.start, pool=problem.pool if problem.pool_given else None)
+        for argument, given in (("start", problem.start is not None), ("pool", problem.pool_given)):
+            if given and argument not in self.takes:
+                takers = ", ".join(sorted(name for name, taken in TAKES.items() if argument in taken))
+                raise ValueError(
+                    f"{self.name} does not use {argument}=; leave it out, or choose one that does: {takers}"
+                )
         if problem.goal.name not in self.goals:
             raise ValueError(f"{self.name} has no {problem.goal.name} form; it supports: {', '.join(self.goals)}")
         if self.kind == "budget" and problem.budget is None:
@@ -183,12 +193,6 @@ class Attack(ABC):
             raise ValueError(
                 f"{self.name} cannot honour a space that is more than a box; use sigma-zero or sigma-swap instead"
             )
-
-    def _refuse_ignored(self, **given: object) -> None:
-        """Refuse arguments that this attack would ignore, and name the attacks that use them."""
-        for argument in (name for name, value in given.items() if value is not None and name not in self.takes):
-            takers = ", ".join(sorted(name for name, taken in TAKES.items() if argument in taken))
-            raise ValueError(f"{self.name} does not use {argument}=; leave it out, or choose one that does: {takers}")
 
     def parameters(self) -> dict[str, Any]:
         """Return the hyper-parameters by name, without the attack's own name."""
@@ -261,16 +265,6 @@ def no_parameter(kind: type[Attack], title: str, name: str, also: Iterable[str] 
     known = [*(f.name for f in fields(kind) if f.name != "name"), *also]
     advice = f"here it is called {here!r}" if here else hint(name, known)
     return TypeError(f"{title} has no parameter {name!r}; {advice}")
-
-
-def _with_warnings(result: Result, targeted: bool) -> Result:
-    """Warn of what makes a result doubtful, and of targets that look like the true labels."""
-    for each in result.findings:
-        warn_caller(render([each]))
-    if targeted and len(result) > 1 and bool((result.outcome == Outcome.ALREADY).all()):
-        advice = "with targeted=True pass the classes to reach"
-        warn_caller(f"all targets equal the prediction, so nothing was searched; {advice}")
-    return result
 
 
 def _class_names(model: object) -> tuple[str, ...] | None:

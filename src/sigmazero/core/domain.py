@@ -1,7 +1,7 @@
 """The domain of a search: which changes are legal, and how they are counted.
 
-Attacks, oracle, session and verifier ask a `Domain` and never which kind it is. `Box` has bounds and a mask; a declared
-space has a domain of its own (sigmazero.spaces).
+Attacks, oracle, session and verifier ask a `Domain` and never which kind it is. `Domain` itself is a box: bounds and a
+mask. The domain of a declared space inherits from it (sigmazero.spaces).
 
 A search walks in *search coordinates*: every feature with two ends runs from 0 to 1, and features that count once
 together are laid out as channels of one site. The model is asked in the *user's* units.
@@ -9,7 +9,6 @@ together are laid out as channels of one site. The model is asked in the *user's
     N    samples        S    sites: what counts as one change        C    features of a site
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from itertools import product
@@ -54,8 +53,8 @@ class Counts(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Domain(ABC):
-    """The changes that are legal around a batch of inputs.
+class Domain:
+    """The changes that are legal around a batch of inputs; in a box every change costs the same.
 
     user_x, user_lower, user_upper  clean inputs and ends in the user's units
     x, lower, upper   the same in search coordinates; a feature that may not change has its clean value as both ends
@@ -63,6 +62,7 @@ class Domain(ABC):
     unit        what the user counts: features, or positions with all their channels
     joined      whether the channels (dimension 1) of a search position are one site
     per_sample  whether the ends have a row per sample instead of one for all
+    price       what every change in a box costs in the user's unit
     """
 
     user_x: Tensor
@@ -75,6 +75,7 @@ class Domain(ABC):
     unit: Unit
     joined: bool
     per_sample: bool
+    price: float = 1.0
 
     needs_exploring: ClassVar[bool] = False  # a walk to the ends would miss legal values between them
 
@@ -204,17 +205,21 @@ class Domain(ABC):
         changed = self.changed(a).flatten(1).to(self.x.dtype)
         return (changed * self.costs).sum(1) if self.weighted else changed.sum(1)
 
-    @abstractmethod
     def snap(self, a: Tensor) -> Tensor:
-        """Return the nearest legal point, which is what the oracle asks about; (N, K, ...) too."""
+        """Return the nearest legal point, which is what the oracle asks about; (N, K, ...) too.
 
-    @abstractmethod
+        In a box that is the point itself: an attack may look outside, and the oracle does not count it as a success.
+        """
+        return a
+
     def complete(self, a: Tensor, order: Draw) -> Tensor:
         """Snap, but let unchanged features join in this order where that keeps a rule; (N, K, ...) too."""
+        del order
+        return a
 
-    @abstractmethod
     def allowed(self, a: Tensor) -> Tensor:
         """Return the allowed point nearest to one from elsewhere; without a mask a point outside a box stays there."""
+        return a if self.free is None else self.clip(a)
 
     # Choices
 
@@ -223,17 +228,18 @@ class Domain(ABC):
         x, lower, upper = self.box
         return torch.where(upper - x >= x - lower, upper, lower)
 
-    @abstractmethod
     def best_values(self, g: Tensor) -> Tensor:
         """Return the values (N, C, S) at which a linear loss with slopes g (N, C, S) is lowest, site by site."""
+        return torch.where(g <= 0, self.by_site(self.upper), self.by_site(self.lower))
 
-    @abstractmethod
     def draw(self, u: Tensor) -> Tensor:
         """Return a random legal point for numbers in [0, 1) like x: any value where there are few, else an end."""
+        return torch.where(u < 0.5, self.lower, self.upper)
 
-    @abstractmethod
     def sample(self, u: Draw, ends: Tensor) -> Tensor:
         """Return `ends` (N, C, S), with a random legal value wherever a feature has few of them."""
+        del u
+        return ends
 
     def choose(self, score: Tensor, n: Tensor) -> Tensor:
         """Return the n best-scoring sites, (N, S), none without a score and of equal ones all.
@@ -248,24 +254,34 @@ class Domain(ABC):
         return score >= ops.kth_largest(score, k).clamp(min=1e-30)[:, None]
 
     @property
-    @abstractmethod
+    def _ways(self) -> list[tuple[int, ...]]:
+        """Return the combinations of ends that one site may take."""
+        n = self.features // self.sites
+        return list(product((0, 1), repeat=n)) if n <= WHOLE else [(0,) * n, (1,) * n]
+
+    @property
     def single_changes(self) -> int:
         """Return how many single changes `moves` lists."""
+        return self.sites * len(self._ways)
 
-    @abstractmethod
     def moves(self) -> Moves:
         """Return every single change, whether it is possible for a sample or not."""
+        device, ways = self.x.device, self._ways
+        site = torch.arange(self.sites, device=device).repeat_interleave(len(ways))
+        high = torch.tensor(ways, dtype=torch.bool, device=device).T.repeat(1, self.sites)
+        lower, upper = (self.by_site(end)[..., site] for end in (self.lower, self.upper))
+        return Moves(site, torch.where(high, upper, lower), torch.zeros_like(site))
 
-    @abstractmethod
     def partners(self, partner: Tensor) -> Tensor:
-        """Return for each partner (...) of a move the order in which features join, (..., *x.shape[1:])."""
+        """Return for each partner (...) of a move the order in which features join, (..., *x.shape[1:]); inf: never."""
+        return self.x.new_full((*partner.shape, *self.x.shape[1:]), torch.inf)
 
     # The user's side
 
     @property
     def user_costs(self) -> Tensor:
         """Return what a change of each site costs in the user's unit, (S,)."""
-        return self.x.new_ones(self.sites)
+        return self.x.new_full((self.sites,), self.price)
 
     @property
     def priced(self) -> bool:
@@ -277,33 +293,54 @@ class Domain(ABC):
         """Return the user's function that accepts (points, clean inputs); None if there is none."""
         return None
 
-    @abstractmethod
-    def to_user(self, a: Tensor) -> Tensor:
-        """Return search points (N, ...) or (N, K, ...) in the user's units and with the user's bits."""
+    @property
+    def _scaled(self) -> bool:
+        return self.user_x is not self.x
 
-    @abstractmethod
+    def to_user(self, a: Tensor) -> Tensor:
+        """Return search points (N, ...) or (N, K, ...) in the user's units and with the user's bits.
+
+        Unchanged values keep their bits, and rounding moves no point out of the box.
+        """
+        if not self._scaled:
+            return a
+        several = a.ndim > self.x.ndim
+        scaling = scale(self.user_lower, self.user_upper)
+        tensors = (self.x, self.user_x, self.upper, self.user_upper, *scaling)
+        clean, x, upper, end, offset, width = (t.unsqueeze(1) if several else t for t in tensors)
+        user = offset + a * width
+        user = torch.where(a < upper, user.minimum(end), torch.where(a == upper, end, user))
+        return torch.where(a == clean, x, user)
+
     def from_user(self, points: Tensor) -> Tensor:
         """Return user points in search coordinates; they may be illegal."""
+        if not self._scaled:
+            return points
+        offset, width = scale(self.user_lower, self.user_upper)
+        return torch.where(points == self.user_x, self.x, (points - offset) / width)
 
     def traced(self, points: Tensor) -> Tensor:
         """Return the same user points, connected so that gradients reach what derived features follow from."""
         return points
 
-    @abstractmethod
     def pull(self, grad: Tensor) -> Tensor:
         """Turn a gradient in user units into one in search coordinates, 0 where nothing may change."""
+        grad = grad * scale(self.user_lower, self.user_upper)[1] if self._scaled else grad
+        return grad if self.free is None else grad * self.free
 
-    @abstractmethod
     def within(self, points: Tensor) -> Tensor:
         """Return which user points keep bounds and mask, (N,)."""
+        return (torch.clamp(points, self.user_lower, self.user_upper) == points).flatten(1).all(1)
 
-    @abstractmethod
     def legal(self, points: Tensor) -> Tensor:
         """Return which user points are legal, apart from `accept`, (N,)."""
+        return self.within(points)
 
-    @abstractmethod
     def count(self, points: Tensor) -> Counts:
         """Count the changes of user points."""
+        l0, pixels = count_features(points, self.user_x), count_pixels(points, self.user_x)
+        sites = pixels if self.joined else l0
+        return Counts(sites, l0, pixels, sites if self.price == 1 else sites.to(points) * self.price)
 
     # Batches
 
@@ -320,130 +357,20 @@ class Domain(ABC):
         return type(self), self.unit, self.joined, self.per_sample, self.user_x is self.x, shapes
 
 
-@dataclass(frozen=True, eq=False)
-class Box(Domain):
-    """Bounds and a mask; every change costs the same, `price` in the user's unit."""
-
-    price: float = 1.0
-
-    @classmethod
-    def make(
-        cls,
-        x: Tensor,
-        lower: Tensor,
-        upper: Tensor,
-        free: Tensor | None,
-        unit: Unit,
-        per_sample: bool,
-        price: float = 1.0,
-    ) -> "Box":
-        """Make the box of user inputs; one that is [0, 1] already is taken as it is."""
-        joined = unit == "pixel" and x.ndim > 2 and x.shape[1] > 1
-        offset, width = scale(lower, upper)
-        if bool(((offset == 0) & (width == 1) | (lower == upper)).all()):
-            return cls(x, lower, upper, x, lower, upper, free, unit, joined, per_sample, price)
-        least, most, fixed = (lower - offset) / width, (upper - offset) / width, lower == upper
-        bounded = (upper - lower).isfinite()
-        low, high = (torch.where(bounded, end, own) for end, own in ((0.0, lower), (1.0, upper)))
-        low, high = (torch.where(fixed, least, end) for end in (low, high))
-        inner = torch.clamp((x - offset) / width, least, most)
-        return cls(x, lower, upper, inner, low, high, free, unit, joined, per_sample, price)
-
-    @property
-    def _scaled(self) -> bool:
-        return self.user_x is not self.x
-
-    def snap(self, a: Tensor) -> Tensor:
-        """Return the point itself: an attack may look outside a box, and the oracle does not count it as a success."""
-        return a
-
-    def complete(self, a: Tensor, order: Draw) -> Tensor:
-        """Return the point itself: a box has no rules."""
-        del order
-        return a
-
-    def allowed(self, a: Tensor) -> Tensor:
-        """Clip where there is a mask."""
-        return a if self.free is None else self.clip(a)
-
-    def best_values(self, g: Tensor) -> Tensor:
-        """Return the end that the slope points away from."""
-        return torch.where(g <= 0, self.by_site(self.upper), self.by_site(self.lower))
-
-    def draw(self, u: Tensor) -> Tensor:
-        """Return random ends."""
-        return torch.where(u < 0.5, self.lower, self.upper)
-
-    def sample(self, u: Draw, ends: Tensor) -> Tensor:
-        """Return the ends: no feature has few values."""
-        del u
-        return ends
-
-    @property
-    def _ways(self) -> list[tuple[int, ...]]:
-        """Return the combinations of ends that one site may take."""
-        n = self.features // self.sites
-        return list(product((0, 1), repeat=n)) if n <= WHOLE else [(0,) * n, (1,) * n]
-
-    @property
-    def single_changes(self) -> int:
-        """Return the number of sites times that of their combinations of ends."""
-        return self.sites * len(self._ways)
-
-    def moves(self) -> Moves:
-        """Return every site at every combination of its ends."""
-        device, ways = self.x.device, self._ways
-        site = torch.arange(self.sites, device=device).repeat_interleave(len(ways))
-        high = torch.tensor(ways, dtype=torch.bool, device=device).T.repeat(1, self.sites)
-        lower, upper = (self.by_site(end)[..., site] for end in (self.lower, self.upper))
-        return Moves(site, torch.where(high, upper, lower), torch.zeros_like(site))
-
-    def partners(self, partner: Tensor) -> Tensor:
-        """Let no feature join."""
-        return self.x.new_full((*partner.shape, *self.x.shape[1:]), torch.inf)
-
-    @property
-    def user_costs(self) -> Tensor:
-        """Return the price of every site."""
-        return self.x.new_full((self.sites,), self.price)
-
-    def to_user(self, a: Tensor) -> Tensor:
-        """Scale to user units; unchanged values keep the user's bits, and rounding moves no point out of the box."""
-        if not self._scaled:
-            return a
-        several = a.ndim > self.x.ndim
-        scaling = scale(self.user_lower, self.user_upper)
-        tensors = (self.x, self.user_x, self.upper, self.user_upper, *scaling)
-        clean, x, upper, end, offset, width = (t.unsqueeze(1) if several else t for t in tensors)
-        user = offset + a * width
-        user = torch.where(a < upper, user.minimum(end), torch.where(a == upper, end, user))
-        return torch.where(a == clean, x, user)
-
-    def from_user(self, points: Tensor) -> Tensor:
-        """Scale back."""
-        if not self._scaled:
-            return points
-        offset, width = scale(self.user_lower, self.user_upper)
-        return torch.where(points == self.user_x, self.x, (points - offset) / width)
-
-    def pull(self, grad: Tensor) -> Tensor:
-        """Multiply by the width, and by the mask."""
-        grad = grad * scale(self.user_lower, self.user_upper)[1] if self._scaled else grad
-        return grad if self.free is None else grad * self.free
-
-    def within(self, points: Tensor) -> Tensor:
-        """Return which points lie between the ends."""
-        return (torch.clamp(points, self.user_lower, self.user_upper) == points).flatten(1).all(1)
-
-    def legal(self, points: Tensor) -> Tensor:
-        """Return the same: a box has no other rule."""
-        return self.within(points)
-
-    def count(self, points: Tensor) -> Counts:
-        """Count features and positions that differ."""
-        l0, pixels = count_features(points, self.user_x), count_pixels(points, self.user_x)
-        sites = pixels if self.joined else l0
-        return Counts(sites, l0, pixels, sites if self.price == 1 else sites.to(points) * self.price)
+def make_box(
+    x: Tensor, lower: Tensor, upper: Tensor, free: Tensor | None, unit: Unit, per_sample: bool, price: float = 1.0
+) -> Domain:
+    """Make the box of user inputs; one that is [0, 1] already is taken as it is."""
+    joined = unit == "pixel" and x.ndim > 2 and x.shape[1] > 1
+    offset, width = scale(lower, upper)
+    if bool(((offset == 0) & (width == 1) | (lower == upper)).all()):
+        return Domain(x, lower, upper, x, lower, upper, free, unit, joined, per_sample, price)
+    least, most, fixed = (lower - offset) / width, (upper - offset) / width, lower == upper
+    bounded = (upper - lower).isfinite()
+    low, high = (torch.where(bounded, end, own) for end, own in ((0.0, lower), (1.0, upper)))
+    low, high = (torch.where(fixed, least, end) for end in (low, high))
+    inner = torch.clamp((x - offset) / width, least, most)
+    return Domain(x, lower, upper, inner, low, high, free, unit, joined, per_sample, price)
 
 
 def enclosed(

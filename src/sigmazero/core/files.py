@@ -1,7 +1,6 @@
 """Files: where they are looked for, and how they are written: whole or not at all."""
 
 import os
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +20,7 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         yield part
         faults.reach("file.written")
-        os.replace(part, target(path))
+        os.replace(part, place)
         faults.reach("file.replaced")
     finally:
         part.unlink(missing_ok=True)
@@ -38,14 +37,12 @@ def writable(path: Path) -> None:
 def target(path: Path) -> Path:
     """Return where a file of this name is written: links are followed, and there must be a file or nothing."""
     place = Path(os.path.realpath(path)) if path.is_symlink() else path
-    try:
-        mode = place.stat().st_mode
-    except FileNotFoundError:
-        return place
-    if stat.S_ISDIR(mode):
+    if place.is_dir():
         raise IsADirectoryError(f"{path} is a folder; name a file")
-    if not stat.S_ISREG(mode):
-        raise FileExistsError(f"{path} is a device, a pipe or a socket, which a file would replace; name a file")
+    if place.is_symlink() or (place.exists() and not place.is_file()):
+        raise FileExistsError(
+            f"{path} is a device, a pipe or a link to itself, which a file would replace; name a file"
+        )
     return place
 
 

@@ -1,6 +1,6 @@
 """How a run uses the machine: choices of speed and memory."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -41,10 +41,3 @@ class Hardware:
             )
         if self.capture and not problem.x.is_cuda:
             raise ValueError(f"capture=True needs inputs on a CUDA device; they are on {problem.x.device}")
-
-    def without_copies(self) -> "Hardware":
-        """Return the choices for a model without gradients: asked as it is, never captured."""
-        return replace(self, precision=None, prepare="none", capture=False)
-
-
-USUAL_CHOICES = Hardware()

@@ -21,6 +21,7 @@ class Incumbents:
     broken       where the model answered with NaN or Inf
     unstarted    where the attack found no starting point
     alive        which samples are still searched
+    own          after a search: the points that the method returns by its own rule, where it has one
     """
 
     points: Tensor
@@ -32,6 +33,7 @@ class Incumbents:
     broken: Tensor
     unstarted: Tensor
     alive: Tensor
+    own: Tensor | None = None
 
     @classmethod
     def start(cls, problem: Problem) -> "Incumbents":

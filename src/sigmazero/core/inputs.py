@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sigmazero.core.domain import Box, Domain, Unit, enclosed
+from sigmazero.core.domain import Domain, Unit, enclosed, make_box
 from sigmazero.core.goal import LeaveClass, ReachClass
 from sigmazero.core.messages import warn_caller
 from sigmazero.core.model import looks_last
@@ -47,11 +47,6 @@ def as_inputs(x: Array, model: object, bounds: Bounds = (0.0, 1.0)) -> Tensor:
     return torch.as_tensor(values, device="cpu").to(own)
 
 
-def as_labels(y: Array) -> Tensor:
-    """Return labels as a tensor."""
-    return y if isinstance(y, Tensor) else torch.as_tensor(as_array(y, "labels"), device="cpu")
-
-
 def as_array(value: object, name: str) -> NDArray[Any]:
     """Return an array, a list of numbers or a list of tensors as one NumPy array that owns its numbers."""
     if not (hasattr(value, "__array__") or isinstance(value, list | tuple)):
@@ -79,7 +74,7 @@ def _tensors(model: object) -> Iterable[Tensor]:
 
 def make_problem(
     x: Tensor,
-    y: Tensor,
+    y: Array,
     *,
     targeted: bool = False,
     bounds: Bounds = (0.0, 1.0),
@@ -99,6 +94,7 @@ def make_problem(
     if budget is not None and not (whole(budget) and budget >= 0):
         raise ValueError(f"budget={budget!r} must be a whole number of changes, 0 or more (None for no budget)")
     check_inputs(x, getattr(space, "names", None))
+    y = y if isinstance(y, Tensor) else torch.as_tensor(as_array(y, "labels"), device="cpu")
     check_labels(x, y)
     _check_unit(x, unit)
     check_margin(margin)
@@ -126,7 +122,7 @@ def _domain(x: Tensor, bounds: Bounds, unit: Unit, mask: Array | None, space: "S
     if space is None:
         lower, upper = _ends(bounds, x)
         lower, upper, free, per_sample = enclosed(x, lower, upper, free)
-        return Box.make(x, lower, upper, free, unit, per_sample)
+        return make_box(x, lower, upper, free, unit, per_sample)
     if not callable(getattr(space, "domain", None)):
         raise TypeError(f"space is a {type(space).__name__}; make one with sigmazero.Space(...)")
     if isinstance(bounds, tuple) and all(isinstance(b, Real) for b in bounds) and bounds == (0.0, 1.0):

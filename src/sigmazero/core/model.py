@@ -149,7 +149,6 @@ def _parents_first(model: nn.Module) -> list[nn.Module]:
     return [*reversed(found)]
 
 
-Order = Literal["NCHW", "NHWC"]
 _CHANNELS = (1, 3, 4)  # grey, colour, colour with transparency
 
 

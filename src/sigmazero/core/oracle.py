@@ -231,8 +231,11 @@ class Oracle:
     def row(self, table: Tensor, i: Tensor) -> tuple[Tensor, ...]:
         """Return the numbers of step i in a schedule (steps, numbers), on the problem's device and in its dtype."""
         if id(table) not in self._tables:
-            # The table itself is held with its copy: an id alone could be reused by another table.
-            self._tables[id(table)] = table, self._send(table)
+            x, own = self.domain.x, table.to(self.domain.x.dtype)
+            # Pinned, so that nothing waits for the copy to arrive. The table itself is held with its copy: an id alone
+            # could be reused by another table.
+            here = own.pin_memory().to(x.device, non_blocking=True) if x.is_cuda else own
+            self._tables[id(table)] = table, here
         here = self._tables[id(table)][1]
         return here.index_select(0, i.reshape(1)).squeeze(0).unbind()
 
@@ -278,11 +281,6 @@ class Oracle:
 
     # Inside
 
-    def _send(self, table: Tensor) -> Tensor:
-        """Copy to the problem's device, in its dtype, without waiting for the copy to arrive."""
-        table, x = table.to(self.domain.x.dtype), self.domain.x
-        return table.pin_memory().to(x.device, non_blocking=True) if x.is_cuda else table
-
     def _shown(self, logits: Tensor) -> Tensor:
         """Return what the attack sees of an answer."""
         if self.shows != "labels":
@@ -322,11 +320,6 @@ class Oracle:
             self.look(self.problem, point, logits, slope, grad, self.incumbents.alive)
         return grad.contiguous()  # a copy with channels last has gradients so, and a captured step knows one layout
 
-    @property
-    def _on_host(self) -> bool:
-        """Return whether reading a value costs nothing: then points that bring nothing new are not weighed."""
-        return not self.domain.x.is_cuda
-
     def _count(self, forwards: int = 0, backwards: int = 0) -> None:
         incumbents = self.incumbents
         incumbents.forwards = torch.add(incumbents.forwards, incumbents.alive, alpha=forwards)
@@ -336,7 +329,7 @@ class Oracle:
     def _judge(self, x: Tensor, logits: Tensor) -> Verdict:
         finite = (logits * 0 == 0).all(1)  # fewer kernels than isfinite
         fooled = self.goal.fooled(logits) & finite
-        if self._on_host and not bool(fooled.any()):
+        if not x.is_cuda and not bool(fooled.any()):  # on the host, reading a value costs nothing
             nothing = torch.zeros_like(self.goal.y)
             return Verdict(fooled, fooled, nothing, nothing, finite)
         count = self.domain.l0(x)
@@ -351,6 +344,6 @@ class Oracle:
         incumbents = self.incumbents
         incumbents.broken = incumbents.broken | (incumbents.alive & ~verdict.finite)
         better = verdict.valid & (verdict.worth < incumbents.best_cost) & incumbents.alive
-        if self._on_host and not bool(better.any()):
+        if not x.is_cuda and not bool(better.any()):
             return
         incumbents.push(better, x, verdict.changes, verdict.worth, self.iteration.expand(len(x)))

@@ -23,6 +23,7 @@ import numpy as np
 from torch import Tensor
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
+_CONTAINERS = (dict, list, tuple, set, frozenset, functools.partial, MethodType)
 _INSTALLED = tuple(Path(sysconfig.get_paths()[name]).resolve() for name in ("stdlib", "purelib", "platlib"))
 _OURS = Path(__file__).resolve().parents[1]
 MAX_DEPTH = 8  # of values inside values
@@ -81,8 +82,7 @@ def _imported(file: Path) -> Iterator[Path]:
             for alias in node.names:
                 yield from _module_files(file, alias.name, 0)
         elif isinstance(node, ast.ImportFrom):
-            yield from _module_files(file, node.module or "", node.level)
-            for alias in node.names:  # a name that is imported may be a module itself
+            for alias in node.names:  # a name may be a module itself
                 yield from _module_files(file, f"{node.module or ''}.{alias.name}".strip("."), node.level)
 
 
@@ -111,47 +111,52 @@ def code_hash(thing: type | Callable[..., Any]) -> str:
     seen: dict[int, Any] = {}  # the values too: a later value could have the same address
 
     def walk(value: Any, depth: int) -> None:
-        if id(value) in seen or depth > MAX_DEPTH:
-            return
-        if not isinstance(value, _PLAIN):
+        if isinstance(value, _PLAIN):
+            found.update(f"{type(value).__qualname__} {value!r}\n".encode(errors="backslashreplace"))
+        elif id(value) not in seen and depth <= MAX_DEPTH:
             seen[id(value)] = value
-        text, inside = _described(value, top=depth == 0)
-        found.update(f"{text}\n".encode(errors="backslashreplace"))
-        for each in inside:
-            walk(each, depth + 1)
+            for part in _parts(value, top=depth == 0):
+                walk(part, depth + 1)
 
     walk(thing, 0)
     return found.hexdigest()
 
 
-def _described(value: Any, top: bool) -> tuple[str, Iterable[Any]]:
-    """Return a text that identifies a value, and the values inside it; installed code is identified by its name."""
-    kind = type(value).__qualname__
-    if isinstance(value, _PLAIN):
-        return f"{kind} {value!r}", ()
+def _parts(value: Any, top: bool) -> Iterator[Any]:
+    """Yield texts that identify a value, and the values inside it; installed code is identified by its name."""
+    kind = type(value)
+    yield kind.__qualname__
     if isinstance(value, Tensor | np.ndarray):
         array = value.detach().cpu().numpy() if isinstance(value, Tensor) else value
-        return f"{array.dtype} {array.shape} {hashlib.sha256(array.tobytes()).hexdigest()}", ()
-    if isinstance(value, type):
-        return f"class {value.__module__}.{value.__qualname__}", _members(value) if top or _theirs(value) else ()
-    if isinstance(value, functools.partial):
-        return kind, (value.func, value.args, value.keywords)
-    if isinstance(value, MethodType):
-        return kind, (value.__func__, value.__self__)
-    if isinstance(value, FunctionType):
+        yield f"{array.dtype} {array.shape} {hashlib.sha256(array.tobytes()).hexdigest()}"
+    elif isinstance(value, ModuleType):
+        yield value.__name__
+    elif isinstance(value, type):
+        yield f"{value.__module__}.{value.__qualname__}"
+        if top or _theirs(value):
+            yield from _members(value)
+    elif isinstance(value, FunctionType):
         function = inspect.unwrap(value)
-        looked_into = top or _theirs(function)
-        return f"function {function.__module__}.{function.__qualname__}", _visible(function) if looked_into else ()
-    if isinstance(value, ModuleType):
-        return f"module {value.__name__}", ()
-    if isinstance(value, dict | list | tuple | set | frozenset):
-        return kind, value.items() if isinstance(value, dict) else _ordered(value)
-    looked_into = _theirs(type(value)) or is_dataclass(value)
-    return kind, (type(value), sorted(getattr(value, "__dict__", {}).items())) if looked_into else ()
+        yield f"{function.__module__}.{function.__qualname__}"
+        if top or _theirs(function):
+            yield from _visible(function)
+    elif isinstance(value, _CONTAINERS):
+        yield from _items(value)
+    else:
+        yield kind
+        if _theirs(kind) or is_dataclass(value):
+            yield from sorted(getattr(value, "__dict__", {}).items())
 
 
-def _ordered(values: Iterable[Any]) -> Iterable[Any]:
-    return sorted(values, key=repr) if isinstance(values, set | frozenset) else values
+def _items(value: Any) -> Iterable[Any]:
+    """Return what a container holds, or what a call is made of."""
+    if isinstance(value, functools.partial):
+        return value.func, value.args, value.keywords
+    if isinstance(value, MethodType):
+        return value.__func__, value.__self__
+    if isinstance(value, set | frozenset):
+        return sorted(value, key=repr)
+    return value.items() if isinstance(value, dict) else value
 
 
 def _members(kind: type) -> Iterator[Any]:
@@ -188,13 +193,13 @@ def _names(code: CodeType) -> set[str]:
     return set(code.co_names).union(*map(_names, inner))
 
 
-def _instructions(code: CodeType, doc: str | None = None) -> str:
-    """Return a function's compiled code as text, without line numbers and its docstring."""
-    consts = [
-        _instructions(const) if isinstance(const, CodeType) else repr(const)
-        for const in code.co_consts
-        if doc is None or const != doc
-    ]
+def _instructions(code: Any, doc: str | None = None) -> str:
+    """Return a function's compiled code, or a constant in it, as text: without line numbers and its docstring."""
+    if isinstance(code, frozenset):  # whose order is another one in each process
+        return f"set {sorted(map(repr, code))}"
+    if not isinstance(code, CodeType):
+        return repr(code)
+    consts = [_instructions(const) for const in code.co_consts if doc is None or const != doc]
     return f"{code.co_code.hex()} {consts} {code.co_names} {code.co_varnames} {code.co_freevars}"
 
 

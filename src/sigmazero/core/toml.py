@@ -5,7 +5,9 @@ the tables raise `error(...)` with the path of the key, so that they name a line
 """
 
 import re
+import reprlib
 import tomllib
+from bisect import bisect_left
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -19,14 +21,9 @@ Kind = TypeVar("Kind")
 KeyPath = tuple[str | int, ...]
 UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")  # errors about keys that no table has
 MAX_SHOWN = 100  # characters of a value in a message
-# Strings over several lines and comments, which may look like keys; other strings are matched to be stepped over.
-_TEXTS = re.compile(
-    r"""(\"{3}(?:\\.|[^\\])*?\"{3}|'{3}.*?'{3})|("(?:\\.|[^"\\\n])*"|'[^'\n]*')|(\#[^\n]*)""", re.DOTALL | re.VERBOSE
-)
-_PART = re.compile(r"""[\w-]+|"(?:\\.|[^"\\])*"|'[^']*'""")
-_NAME = rf"(?:{_PART.pattern})(?:\s*\.\s*(?:{_PART.pattern}))*"
-_HEADER = re.compile(rf"\s*(\[\[?)\s*({_NAME})\s*\]\]?\s*$")
-_KEY = re.compile(rf"\s*({_NAME})\s*=")
+_shortened = reprlib.Repr()
+_shortened.maxlist, _shortened.maxstring, _shortened.maxother = 10, MAX_SHOWN, MAX_SHOWN
+brief = _shortened.repr  # a value as text, cut where it is long
 
 
 class TomlError(ValueError):
@@ -92,6 +89,8 @@ def check(values: Any, kind: type[Kind], text: str, file: str, *prefix: str | in
         found = invalid.errors(include_url=False)
         first = next((each for each in found if each["type"] in UNKNOWN), found[0])
         path = _written(tuple(first["loc"]), values)
+        if first["type"] == "missing":
+            path = (*path, first["loc"][-1])
         raise error(text, file, _message(first, path, kind), *prefix, *path) from None
 
 
@@ -106,105 +105,58 @@ def line_of(text: str, path: KeyPath) -> int:
     >>> line_of("name = 'a'\\n[[grid]]\\n[[grid]]\\nsteps = 3", ("grid", 1, "steps"))
     4
     """
-    found = _lines(text)
-    while path not in found:
-        path = path[:-1]
-    return found[path]
-
-
-def _lines(text: str) -> dict[KeyPath, int]:
-    """Return the line in which each key first stands."""
-    bare = _TEXTS.sub(lambda m: m[2] or re.sub(r"[^\n]", " ", m[0]), text.replace("\r\n", "\n"))
-    found: dict[KeyPath, int] = {(): 1}
-    counts: dict[KeyPath, int] = {}
-    table: KeyPath = ()
-    depth = 0  # of brackets: inside a value that takes several lines
-    for number, line in enumerate(bare.split("\n"), 1):
-        if not depth and (header := _HEADER.match(line)):
-            table = _numbered(_parts(header[2]), counts, header[1] == "[[")
-            for end in range(1, len(table) + 1):
-                found.setdefault(table[:end], number)
+    lines = text.replace("\r\n", "\n").split("\n")
+    ends = [0]  # of keys and headers, by lines: a value may take several
+    for end in range(1, len(lines) + 1):
+        try:
+            tomllib.loads("\n".join(lines[ends[-1] : end]))
+        except tomllib.TOMLDecodeError:
             continue
-        if not depth and (key := _KEY.match(line)):
-            parts = _parts(key[1])
-            for end in range(1, len(parts) + 1):
-                found.setdefault((*table, *parts[:end]), number)
-        rest = _TEXTS.sub("", line)
-        depth += sum(rest.count(mark) for mark in "[{") - sum(rest.count(mark) for mark in "]}")
-    return found
+        ends.append(end)
 
+    def has(keys: int) -> bool:
+        return _written(path, tomllib.loads("\n".join(lines[: ends[keys]]))) == path
 
-def _parts(name: str) -> KeyPath:
-    return tuple(part.strip("\"'") for part in _PART.findall(name))
-
-
-def _numbered(names: KeyPath, counts: dict[KeyPath, int], one_of_several: bool) -> KeyPath:
-    """Return the path of a table; an array of tables has a number after its name."""
-    path: KeyPath = ()
-    for place, name in enumerate(names, 1):
-        path = (*path, name)
-        if one_of_several and place == len(names):
-            counts[path] = counts.get(path, -1) + 1
-        path = (*path, counts[path]) if path in counts else path
-    return path
+    while not has(len(ends) - 1):
+        path = path[:-1]
+    return ends[bisect_left(range(len(ends)), True, key=has) - 1] + 1 if path else 1
 
 
 def _written(path: KeyPath, values: Any) -> KeyPath:
     """Return the part of an error's path that stands in the file: pydantic adds the names of the kinds it tried."""
     found: KeyPath = ()
-    for place, part in enumerate(path):
-        inside = isinstance(values, dict) and part in values
-        inside = inside or (isinstance(values, list) and isinstance(part, int) and part < len(values))
-        if inside:
-            values = values[part]
-            found = (*found, part)
-        elif place == len(path) - 1 and isinstance(part, str) and isinstance(values, dict):
-            found = (*found, part)  # a key that is missing
+    for part in path:
+        table = isinstance(values, dict) and part in values
+        if table or (isinstance(values, list) and isinstance(part, int) and part < len(values)):
+            values, found = values[part], (*found, part)
     return found
 
 
 def _message(first: Any, path: KeyPath, kind: Any) -> str:
     words = str(first["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
-    name = str(path[-1]) if path else ""
+    plain = f"{words[:1].lower()}{words[1:]}"
+    item = bool(path) and isinstance(path[-1], int)
+    name = ".".join(map(str, path[-2:] if item else path[-1:]))
     if first["type"] in UNKNOWN:
         return f"unknown key {brief(name)}; {hint(name[:MAX_SHOWN], _known_keys(kind, path))}"
     if first["type"] == "missing":
         return f"{name} is missing; write {name} = ..."
-    if path and isinstance(path[-1], int):
-        name = ".".join(map(str, path[-2:]))
-    shown = first["input"]
-    return (
-        f"{name} = {brief(shown)}: {words[:1].lower()}{words[1:]}"
-        if path and not isinstance(shown, dict)
-        else (f"{name}: {words[:1].lower()}{words[1:]}" if name and first["type"] != "value_error" else words)
-    )
+    if path and not isinstance(first["input"], dict):
+        return f"{name} = {brief(first['input'])}: {plain}"
+    return f"{name}: {plain}" if name and first["type"] != "value_error" else words
 
 
 def _known_keys(kind: Any, path: KeyPath) -> list[str]:
     """Return the keys of the table that holds an unknown one."""
     for part in path[:-1]:
-        fields = _fields(kind)
-        if isinstance(part, str) and part in fields:
-            kind = fields[part]
+        kind = _fields(kind).get(part, kind)
     return list(_fields(kind))
 
 
-def _fields(kind: Any) -> dict[str, Any]:
+def _fields(kind: Any) -> dict[Any, Any]:
     """Return the fields of the table in an annotation, by name."""
     if hasattr(kind, "model_fields"):
         return {name: each.annotation for name, each in kind.model_fields.items()}
     if hasattr(kind, "__dataclass_fields__"):
         return dict(kind.__annotations__)
     return next((found for each in getattr(kind, "__args__", ()) if (found := _fields(each))), {})
-
-
-def brief(value: object) -> str:
-    """Return a value as text, cut where it is long.
-
-    >>> brief("fmn"), brief(list(range(1000)))
-    ("'fmn'", '[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ...]')
-    """
-    if isinstance(value, list) and len(value) > 10:
-        return f"[{', '.join(map(brief, value[:10]))}, ...]"
-    text = repr(value)
-    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."

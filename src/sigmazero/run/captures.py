@@ -304,11 +304,6 @@ def _overwrite(mine: list[Tensor], new: list[Tensor]) -> None:
     pairs = [(to, t) for to, t in zip(mine, new, strict=True) if t is not to]
     # A state that hands an old tensor on under another name would read what was just overwritten.
     pairs = [(to, t.clone() if t.untyped_storage().data_ptr() in own else t) for to, t in pairs]
-    for group in _by_type(pairs):
-        torch._foreach_copy_([to for to, _ in group], [t for _, t in group])
-
-
-def _by_type(pairs: list[tuple[Tensor, Tensor]]) -> Iterator[list[tuple[Tensor, Tensor]]]:
-    """Yield groups that one kernel can copy."""
-    for dtype in {to.dtype for to, _ in pairs}:
-        yield [(to, t) for to, t in pairs if to.dtype == dtype]
+    for dtype in {to.dtype for to, _ in pairs}:  # one kernel copies all of a type
+        some = [(to, t) for to, t in pairs if to.dtype == dtype]
+        torch._foreach_copy_([to for to, _ in some], [t for _, t in some])

@@ -18,13 +18,12 @@ import torch
 from sigmazero.core.attack import as_model
 from sigmazero.core.domain import Unit
 from sigmazero.core.incumbents import Incumbents
-from sigmazero.core.inputs import Array, Bounds, as_inputs, as_labels, follow, make_problem
+from sigmazero.core.inputs import Array, Bounds, as_inputs, follow, make_problem
 from sigmazero.core.messages import warn_caller
 from sigmazero.core.ops import take
 from sigmazero.core.problem import RECORDS, Problem, integer
 from sigmazero.core.result import Result
 from sigmazero.run.precision import Numbers, turn
-from sigmazero.run.search import Found
 from sigmazero.run.verify import Verifier, check_logits
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ def check(
         )
     problem = make_problem(
         follow(given, network),
-        as_labels(y),
+        y,
         targeted=targeted,
         bounds=bounds,
         unit=unit,
@@ -87,21 +86,16 @@ def check_start(model: object, problem: Problem, batch_size: int = ROWS) -> Resu
     network, numbers = as_model(model, problem.x), Numbers.around(problem.x)
     verifier = Verifier(network, numbers)
     problem = replace(problem, clean=verifier.checks, checks=verifier.checks)
-    _warn_outside(problem)
-    parts = torch.split(torch.arange(len(problem), device=problem.x.device), batch_size)
-    with turn(network, problem.x.device, numbers):
-        found = Result.join([_checked(verifier, problem.take(rows)) for rows in parts])
-    return replace(found, seconds=time.perf_counter() - began)
-
-
-def _warn_outside(problem: Problem) -> None:
-    assert problem.start is not None
-    outside = int((~problem.domain.within(problem.start)).sum())
-    if outside:
+    assert problem.start is not None  # as both callers give one
+    if outside := int((~problem.domain.within(problem.start)).sum()):
         rule = "the box" if problem.domain.free is None else "the box or the mask"
         warn_caller(
             f"{outside} of {len(problem)} points leave {rule} and count as failures; clip them, or pass bounds="
         )
+    parts = torch.split(torch.arange(len(problem), device=problem.x.device), batch_size)
+    with turn(network, problem.x.device, numbers):
+        found = Result.join([_checked(verifier, problem.take(rows)) for rows in parts])
+    return replace(found, seconds=time.perf_counter() - began)
 
 
 @torch.inference_mode(False)
@@ -118,8 +112,9 @@ def _checked(verifier: Verifier, problem: Problem) -> Result:
     claimed = ~already & problem.domain.within(problem.start) & (changes > 0) & finite
     incumbents.push(claimed, problem.start, changes, changes, torch.zeros_like(changes))
     incumbents.push(already, problem.x, *[torch.zeros_like(changes)] * 3)
-    settled, asking = already.nonzero().squeeze(1), (~already).nonzero().squeeze(1)
-    parts = []
-    for rows, report in ((settled, verifier.settle), (asking, verifier.report)):
-        parts.append(report(problem.take(rows), Found(take(incumbents, rows), None), clean[rows]))
-    return Result.join(parts).take(torch.cat([settled, asking]).argsort())
+    ways = {True: already.nonzero().squeeze(1), False: (~already).nonzero().squeeze(1)}
+    parts = [
+        verifier.report(problem.take(rows), take(incumbents, rows), clean[rows], settled=settled)
+        for settled, rows in ways.items()
+    ]
+    return Result.join(parts).take(torch.cat([*ways.values()]).argsort())

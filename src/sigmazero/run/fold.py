@@ -6,7 +6,7 @@ the graph that autograd makes is read. So control flow, checks of shapes and cus
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -54,26 +54,19 @@ def _pairs(model: nn.Module, x: Tensor) -> Iterator[tuple[nn.Module, Any]]:
         if out._version == version:  # else something such as nn.ReLU(inplace=True) came between
             found.append((layer, norm, out.grad_fn))
 
-    with _watched(model, leave, enter), torch.enable_grad():
-        point = x.detach().clone().requires_grad_()
-        logits = ask(model, point)
+    with ExitStack() as handles, torch.enable_grad():
+        for module in model.modules():
+            if type(module) in NORMS:
+                handles.enter_context(module.register_forward_hook(leave))
+            elif type(module) in NORMS.values():
+                handles.enter_context(module.register_forward_pre_hook(enter))
+        logits = ask(model, x.detach().clone().requires_grad_())
     uses = _uses(logits.grad_fn)
     places = Counter(module for _, module in model.named_modules(remove_duplicate=False))
     for layer, norm, node in found:
         alone = uses[node] == 1 and all(calls[m] == 1 and places[m] == 1 for m in (layer, norm))
         if alone and norm.running_mean is not None and not hasattr(layer, "parametrizations"):
             yield layer, norm
-
-
-@contextmanager
-def _watched(model: nn.Module, leave: Any, enter: Any) -> Iterator[None]:
-    handles = [m.register_forward_hook(leave) for m in model.modules() if type(m) in NORMS]
-    handles += [m.register_forward_pre_hook(enter) for m in model.modules() if type(m) in NORMS.values()]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _uses(last: Any) -> Counter[Any]:

@@ -4,11 +4,11 @@ torch has two ways to set how float32 products are rounded: `allow_tf32` and `fp
 is read after the second said otherwise. Its compiler reads the first. So both are written where both could be read.
 """
 
-import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import product
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -79,19 +79,12 @@ class Numbers:
         >>> Numbers.from_name("conv-tf32+autocast-bfloat16", "cuda").name
         'conv-tf32+autocast-bfloat16'
         """
-        kind = torch.device(device).type
-        found = cls(kind)
-        for part in name.split("+"):
-            if part == "tf32":
-                found = replace(found, matmul=part, conv=part, rnn=part)
-            elif match := re.fullmatch(r"(matmul|conv|rnn)-(\w+)", part):
-                both = {"conv": match[2], "rnn": match[2]} if match[1] == "conv" else {match[1]: match[2]}
-                found = replace(found, **both)
-            elif match := re.fullmatch(r"autocast-(\w+)", part):
-                found = replace(found, autocast=getattr(torch, match[1], None))
-        if found.name != name:
-            raise ValueError(f"{name!r} is not a name of float32 settings; examples are fp32, tf32, conv-tf32")
-        return found
+        values, casts = (IEEE, "tf32", "bf16"), (None, torch.float16, torch.bfloat16)
+        for matmul, conv, rnn, cast in product(values, values, values, casts):
+            found = cls(torch.device(device).type, matmul, conv, rnn, cast)
+            if found.name == name:
+                return found
+        raise ValueError(f"{name!r} is not a name of float32 settings; examples are fp32, tf32, conv-tf32")
 
     @property
     def name(self) -> str:
@@ -100,15 +93,12 @@ class Numbers:
         >>> Numbers("cpu").name, Numbers("cuda", conv="tf32", rnn="tf32").name, Numbers.tf32("cuda").name
         ('fp32', 'conv-tf32', 'tf32')
         """
-        kinds = {kind: getattr(self, kind) for kind in KINDS}
-        if set(kinds.values()) == {"tf32"}:
+        kinds = KINDS if self.rnn != self.conv else ("matmul", "conv")  # one library does convolutions and the rest
+        parts = [f"{kind}-{getattr(self, kind)}" for kind in kinds if getattr(self, kind) != IEEE]
+        if self.rnn == IEEE != self.conv:
+            parts.append("rnn-ieee")
+        if self.matmul == self.conv == self.rnn == "tf32":
             parts = ["tf32"]
-        else:
-            if self.rnn == self.conv:
-                del kinds["rnn"]  # one library does both
-            parts = [f"{kind}-{value}" for kind, value in kinds.items() if value != IEEE]
-            if self.rnn != self.conv and self.rnn == IEEE:
-                parts.append("rnn-ieee")
         if self.autocast is not None:
             parts.append(f"autocast-{str(self.autocast).removeprefix('torch.')}")
         return "+".join(parts) or "fp32"
@@ -129,12 +119,20 @@ class Numbers:
         """Return whether products are IEEE float32 and autocast is off."""
         return {self.matmul, self.conv, self.rnn} == {IEEE} and self.autocast is None
 
-    def flags(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def flags(self) -> Iterator[None]:
         """Set the float32 settings, leave autocast alone; then the settings are as they were."""
         wanted = {kind: getattr(self, kind) for kind in KINDS}
         if self.device not in BACKENDS or Settings.read().of(self.device) == wanted:
-            return nullcontext()
-        return _set(BACKENDS[self.device], wanted)
+            yield
+            return
+        with _turns:
+            before = Settings.read()
+            try:
+                before.change(BACKENDS[self.device], wanted)
+                yield
+            finally:
+                before.write()
 
     @contextmanager
     def applied(self) -> Iterator[None]:
@@ -173,6 +171,17 @@ class Settings(NamedTuple):
         found = {kind: self.precisions[BACKENDS[device], kind] for kind in KINDS}
         return {kind: IEEE if value == "none" else value for kind, value in found.items()}
 
+    def change(self, backend: str, wanted: dict[str, str]) -> None:
+        """Set other ones; each of the older flags only if it could be read."""
+        if backend == "cuda" and self.matmul is not None:
+            torch.backends.cuda.matmul.allow_tf32 = wanted["matmul"] == "tf32"
+        if backend == "cuda" and self.cudnn is not None:
+            torch.backends.cudnn.allow_tf32 = wanted["conv"] == "tf32"
+        for kind, value in wanted.items():
+            setting = _SETTINGS[backend, kind]
+            if setting.fp32_precision != value and (setting.fp32_precision, value) != ("none", IEEE):
+                setting.fp32_precision = value
+
     def write(self) -> None:
         """Put everything back."""
         if self.matmul is not None and _readable(torch.get_float32_matmul_precision) != self.matmul:
@@ -192,25 +201,6 @@ def _readable(read: Callable[[], Value]) -> Value | None:
         return None
 
 
-@contextmanager
-def _set(backend: str, wanted: dict[str, str]) -> Iterator[None]:
-    with _turns:
-        before = Settings.read()
-        try:
-            if backend == "cuda":
-                if before.matmul is not None:
-                    torch.backends.cuda.matmul.allow_tf32 = wanted["matmul"] == "tf32"
-                if before.cudnn is not None:
-                    torch.backends.cudnn.allow_tf32 = wanted["conv"] == "tf32"
-            for kind, value in wanted.items():
-                setting = _SETTINGS[backend, kind]
-                if setting.fp32_precision != value and (setting.fp32_precision, value) != ("none", IEEE):
-                    setting.fp32_precision = value
-            yield
-        finally:
-            before.write()
-
-
 def _autocast(device: str) -> torch.dtype | None:
     try:
         return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
@@ -226,40 +216,28 @@ def search_numbers(precision: Precision | None, caller: Numbers) -> Numbers:
 
 
 @contextmanager
-def quiet(model: Model) -> Iterator[None]:
-    """Set eval mode, freeze parameters and switch autocast off while a model is asked; then restore all.
-
-    Frozen parameters let autograd forget what only their gradients would need. Autocast is for the model alone, so a
-    question under the caller's switches it on again.
-    """
-    with in_eval_mode(model), ExitStack() as stack:
-        # Inference tensors refuse `requires_grad_`. In eval mode there may be other parameters.
-        parameters = [p for p in model.parameters() if not p.is_inference()] if isinstance(model, nn.Module) else []
-        needs = [p.requires_grad for p in parameters]
-        for device in ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",):
-            stack.enter_context(torch.autocast(device, enabled=False))
-        try:
-            for parameter in parameters:
-                parameter.requires_grad_(False)
-            yield
-        finally:
-            for parameter, need in zip(parameters, needs, strict=True):
-                parameter.requires_grad_(need)
-
-
-@contextmanager
 def turn(model: Model, device: torch.device, numbers: Numbers) -> Iterator[None]:
-    """Ask a model in eval mode, without gradients or autocast around it, on its device and in these float32 settings.
+    """Ask a model in eval mode, with frozen parameters, without autocast around it, and in these float32 settings.
 
     Settings and modes belong to the whole process. So threads that run attacks share one lock and take turns, batch by
     batch. Between two batches everything is the caller's own. For attacks side by side use processes. A thread that
     calls the model itself, without an attack, does not wait and may find it in eval mode.
+
+    Frozen parameters let autograd forget what only their gradients would need. Autocast is for the model alone, so a
+    question under the caller's switches it on again.
     """
     with _turns, ExitStack() as stack:
         if device.type == "cuda":
             stack.enter_context(torch.cuda.device(device))
         stack.enter_context(numbers.flags())
-        stack.enter_context(quiet(model))
+        stack.enter_context(in_eval_mode(model))
+        for kind in ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",):
+            stack.enter_context(torch.autocast(kind, enabled=False))
+        # Inference tensors refuse `requires_grad_`. In eval mode there may be other parameters.
+        parameters = model.parameters() if isinstance(model, nn.Module) else ()
+        for parameter in [p for p in parameters if not p.is_inference()]:
+            stack.callback(parameter.requires_grad_, parameter.requires_grad)
+            parameter.requires_grad_(False)
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.no_grad())
         yield

@@ -20,14 +20,6 @@ def ignore(amount: float) -> None:
     del amount
 
 
-@dataclass
-class Found:
-    """What a search leaves behind: a row per sample, in the order of the batch."""
-
-    incumbents: Incumbents
-    own: Tensor | None
-
-
 class Steps:
     """Takes the steps of a phase for a batch, one by one.
 
@@ -101,14 +93,16 @@ def one_step(attack: Attack, oracle: Oracle, state: Any) -> Any:
     return new
 
 
-def search(phases: Sequence[Phase | Fork], oracle: Oracle, compact: bool, advance: Advance) -> Found:
-    """Step through the phases until every row has its answer or the steps are spent."""
+def search(phases: Sequence[Phase | Fork], oracle: Oracle, advance: Advance) -> Incumbents:
+    """Step through the phases until every row has its answer or the steps are spent; return what is known then."""
     problem = oracle.problem
     rows = torch.arange(len(problem), device=problem.x.device)
-    keeps_own = isinstance(phases[0], Phase) and phases[0].attack.keeps_own
-    found = Found(take(oracle.incumbents, rows), problem.domain.x.clone() if keeps_own else None)
-    _Search(found, compact, advance, longest(phases)).go(phases, oracle, None, rows, 0)
-    return found
+    found = take(oracle.incumbents, rows)
+    if isinstance(phases[0], Phase) and phases[0].attack.keeps_own:
+        found.own = problem.domain.x.clone()
+    batch = _Search(found, advance, longest(phases))
+    batch.go(phases, oracle, None, rows, 0)
+    return batch.found
 
 
 def longest(phases: Sequence[Phase | Fork]) -> int:
@@ -120,8 +114,7 @@ def longest(phases: Sequence[Phase | Fork]) -> int:
 class _Search:
     """The search of a batch, some rows of which may part from the others; `total` counts the longest way's steps."""
 
-    found: Found
-    compact: bool
+    found: Incumbents
     advance: Advance
     total: int
 
@@ -143,7 +136,7 @@ class _Search:
                 left = int(alive.sum())
                 if left == 0:
                     break
-                if self.compact and steps.pays(left, len(rows)):
+                if steps.pays(left, len(rows)):
                     self.end(rows, steps, ~alive, done)
                     rows = rows[alive]
                     steps = steps.take(alive)
@@ -170,8 +163,8 @@ class _Search:
 
     def end(self, rows: Tensor, steps: Steps, which: Tensor, done: int) -> None:
         """Keep what is known of some rows, which leave after `done` steps."""
-        places = rows[which]
-        self.found.incumbents = put(self.found.incumbents, places, take(steps.incumbents, which))
-        if self.found.own is not None:
-            self.found.own[places] = steps.state.own[which]
+        places, leaving = rows[which], take(steps.incumbents, which)
+        if self.found.own is not None and leaving.own is None:
+            leaving.own = steps.state.own[which]
+        self.found = put(self.found, places, leaving)
         self.advance(len(places) * (1 - done / self.total))

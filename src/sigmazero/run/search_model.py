@@ -1,15 +1,14 @@
 """The model that a search asks: a faithful copy of the user's, made ready for speed, and the steps captured on it.
 
-A search may run on any faithful copy, because whatever it claims is verified on the model itself. Batch norms are
-folded into the layers before them, images are laid out with their channels last where that pays, and for a search in
-bf16 the weights are bf16. A copy whose answers are not the model's own is dropped. On a CUDA device the copy of a
-network with convolutions that is searched in TF32 or bf16 is compiled where rows times steps are 4 million or more.
+A search may run on any faithful copy, because whatever it claims is verified on the model itself. A copy whose answers
+are not the model's own is dropped.
 """
 
 import copy
 import logging
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -32,7 +31,7 @@ WORTH_COMPILING = 4_000_000  # rows times steps: docs/decisions.md derives it
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _WORTH_CAPTURING = 4  # replays' worth of steps; fewer cost less than a capture
 # The share of the largest logit by which a copy's logits may differ from the model's own, in the same numbers.
-BOUNDS = {torch.float32: 0.01, torch.bfloat16: 0.1}
+BOUND, BF16_BOUND = 0.01, 0.1
 _COMPARED = 32  # clean rows on which answers are compared
 _DEEP = 5  # convolutions; with fewer a processor gains less than the change of layout costs
 
@@ -56,7 +55,9 @@ class Prepared:
     """
 
     def __init__(self, model: Model, hardware: Hardware) -> None:
-        self.model, self.hardware = model, hardware if ability_of(model) == "gradients" else hardware.without_copies()
+        if ability_of(model) != "gradients":  # asked as it is, never captured
+            hardware = replace(hardware, precision=None, prepare="none", capture=False)
+        self.model, self.hardware = model, hardware
         self.numbers: Numbers | None = None  # of the caller; all that is made here was made for them
         self.search = Numbers("cpu")  # of a search: the caller's, unless the hardware options name others
         self._copy: Model | None = None
@@ -82,7 +83,7 @@ class Prepared:
         return own and self.hardware.precision != "bf16" and self.search.strictly
 
     def copy(self, problem: Problem) -> Model:
-        """Return the model as the search asks it; it is made at the first call, while the model must be quiet."""
+        """Return the model as the search asks it; it is made at the first call, in a `turn`."""
         if self._copy is None:
             hardware, x = self.hardware, problem.x
             with self.search.flags():
@@ -91,11 +92,6 @@ class Prepared:
             if hardware.prepare == "compile" and (hardware.capture is False or not x.is_cuda):
                 log.info("nothing is compiled: that is for steps captured on a CUDA device")
         return self._copy
-
-    @property
-    def captured(self) -> int:
-        """Return how many steps were captured, and can still be replayed."""
-        return 0 if self._pool is None else self._pool.made
 
     def oracle(self, problem: Problem, size: int, shows: Ability = "gradients") -> Oracle:
         """Make the oracle of one batch of a problem cut into batches of `size`; `shows` limits what the attack sees."""
@@ -107,17 +103,8 @@ class Prepared:
         compiled = self.compiles(problem, rows * attack.iterations)
         key = (_same_attack(attack), _question(problem), size, compiled)
         if key not in self._phases:
-            self._phases[key] = self._made(attack.phases(problem), problem, size, compiled)
+            self._phases[key] = [self._phase(part, problem, size, compiled) for part in attack.phases(problem)]
         return self._phases[key]
-
-    def _made(self, parts: Sequence[Attack | Fork], problem: Problem, size: int, compiled: bool) -> list[Phase | Fork]:
-        """Return the phases of an attack's parts."""
-        return [
-            Fork(part.chosen, *(self._made(way, problem, size, compiled) for way in part.ways))
-            if isinstance(part, Fork)
-            else self._phase(part, problem, size, compiled)
-            for part in parts
-        ]
 
     def compiles(self, problem: Problem, work: int) -> bool:
         """Return whether a search of `work` rows times steps asks a compiled copy."""
@@ -129,7 +116,10 @@ class Prepared:
         layers = map(type, self.model.modules()) if isinstance(self.model, nn.Module) else ()
         return pays_to_compile(problem.x.device.type, layers, coarse, work)
 
-    def _phase(self, attack: Attack, problem: Problem, size: int, compiled: bool) -> Phase:
+    def _phase(self, attack: Attack | Fork, problem: Problem, size: int, compiled: bool) -> Phase | Fork:
+        if isinstance(attack, Fork):
+            ways = ([self._phase(part, problem, size, compiled) for part in way] for way in attack.ways)
+            return Fork(attack.chosen, *ways)
         if self.hardware.capture and not attack.capturable:
             raise ValueError(
                 f"{attack.name} looks at values between its steps and cannot be captured; leave capture out"
@@ -204,16 +194,15 @@ class Cast(nn.Module):
 def search_copy(model: Model, x: Tensor, numbers: Numbers, *, bf16: bool, prepare: Prepare) -> Model:
     """Return the model as a search in these numbers, or in bf16, asks it; itself where no copy helps or can be made.
 
-    To be called while the model is quiet, under the flags of these numbers; `x` holds some clean inputs.
+    To be called in a `turn`, under the flags of these numbers; `x` holds some clean inputs.
     """
     inner, folds = unwrapped(model), prepare != "none"
     own = model if bf16 or numbers.autocast is None else Cast(model, numbers)
     lowered: Model = Cast(model, replace(numbers, autocast=torch.bfloat16))
     if not isinstance(inner, nn.Module):
         return lowered if bf16 else own
-    makers: list[Callable[[], Model | None]] = []
-    for channels_last in (True, False) if folds and _pays(inner, x, numbers) else (False,):
-        makers.append(lambda last=channels_last: _made(inner, x, bf16, folds, last))  # type: ignore[misc]
+    layouts = (True, False) if folds and _pays(inner, x, numbers) else (False,)
+    makers: list[Callable[[], Model | None]] = [partial(_made, inner, x, bf16, folds, last) for last in layouts]
     if bf16:
         makers.append(lambda: lowered)
     failures: list[str] = []
@@ -227,7 +216,8 @@ def search_copy(model: Model, x: Tensor, numbers: Numbers, *, bf16: bool, prepar
         except Exception as error:  # a model's own code may fail in any way when it is copied
             failures.append(one_line(error))
             continue
-        if not _agrees(difference, BOUNDS[torch.bfloat16 if bf16 else torch.float32], own, x):
+        if difference > (bound := BF16_BOUND if bf16 else BOUND):
+            _warn_of(difference, bound, random=deviation(own, own, x[:2]) > bound / 10)
             return own
         if made is lowered:
             log.warning("the model is searched in bf16 by autocast: no copy of it could be made (%s)", failures[0])
@@ -236,18 +226,13 @@ def search_copy(model: Model, x: Tensor, numbers: Numbers, *, bf16: bool, prepar
     return own
 
 
-def _agrees(difference: float, bound: float, own: Model, x: Tensor) -> bool:
-    """Return whether a copy's answers are near enough to the model's own; warn where they are not."""
-    if difference <= bound:
-        return True
-    random = deviation(own, own, x[:2]) > bound / 10
+def _warn_of(difference: float, bound: float, random: bool) -> None:
     log.warning(
         "SZ016 the model is searched as it is: the logits of a copy made for speed differ from its own by %.2g of the "
         "largest (%.2g allowed); %s",
         *(difference, bound),
         "and so do its own from call to call: is dropout on?" if random else "prepare='none' makes none",
     )
-    return False
 
 
 def _made(model: nn.Module, x: Tensor, bf16: bool, folds: bool, channels_last: bool) -> Copy | None:
@@ -328,15 +313,16 @@ def _parts(model: nn.Module) -> set[int]:
 
 def is_compiled(model: Model) -> bool:
     """Return whether a model, or a module in it, is a compiled one."""
-    if isinstance(model, nn.Module):
-        return any(_inside(part) is not None for part in model.modules())
-    return _inside(model) is not None
+    parts = model.modules() if isinstance(model, nn.Module) else (model,)
+    return any(uncompiled(part) is not part for part in parts)
 
 
-def uncompiled(model: Model) -> Model:
-    """Return the model as it was before it was compiled; itself if it never was, or if only parts of it were."""
-    found = _inside(model)
-    return model if found is None else found
+def uncompiled(model: Any) -> Model:
+    """Return the model as it was before torch.compile(model), torch.compile(function) or model.compile()."""
+    if getattr(model, "_compiled_call_impl", None) is not None:
+        return model._call_impl  # type: ignore[no-any-return]
+    found: Model = getattr(model, "_orig_mod", None) or getattr(model, "_torchdynamo_orig_callable", None) or model
+    return found
 
 
 def unwrapped(model: Model) -> Model:
@@ -345,11 +331,3 @@ def unwrapped(model: Model) -> Model:
         return unwrapped(model.module)
     inside = getattr(model, "_orig_mod", None)
     return model if inside is None else unwrapped(inside)
-
-
-def _inside(model: Any) -> Model | None:
-    """Return what torch.compile(model), torch.compile(function) or model.compile() has compiled, if anything was."""
-    if getattr(model, "_compiled_call_impl", None) is not None:
-        return model._call_impl  # type: ignore[no-any-return]
-    found: Model | None = getattr(model, "_orig_mod", None) or getattr(model, "_torchdynamo_orig_callable", None)
-    return found

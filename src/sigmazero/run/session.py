@@ -9,7 +9,6 @@ row depends on the other rows, so batch size and order do not change a result.
 """
 
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
@@ -24,8 +23,9 @@ from sigmazero.core.answers import Answers
 from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Domain
 from sigmazero.core.findings import Finding
-from sigmazero.core.hardware import USUAL_CHOICES, Hardware
+from sigmazero.core.hardware import Hardware
 from sigmazero.core.incumbents import Incumbents
+from sigmazero.core.messages import warn_caller
 from sigmazero.core.model import Stopped, ask, check_ability
 from sigmazero.core.oracle import Model, widened
 from sigmazero.core.problem import Problem, integer
@@ -34,7 +34,7 @@ from sigmazero.run.diagnostics import Diagnostics, FirstLook
 from sigmazero.run.memory import at_most, choose_batch_size, out_of_memory
 from sigmazero.run.precision import Numbers, turn
 from sigmazero.run.progress import bar
-from sigmazero.run.search import Advance, Found, ignore, search
+from sigmazero.run.search import Advance, ignore, search
 from sigmazero.run.search_model import Prepared
 from sigmazero.run.smallest import reserved, shrunk
 from sigmazero.run.verify import GUARD, Verifier, check_logits
@@ -48,7 +48,6 @@ class Session:
 
     batch_size  rows at a time; None chooses a number when the first problem comes. It is halved when memory runs out,
                 and stays so
-    compact     let rows leave that have their answer; False keeps them, which changes nothing but the time
     prepared    what another session on the same model has made already, to be shared
     rows        rows of the whole question where problems are parts of it: they decide whether the model is compiled
 
@@ -62,15 +61,14 @@ class Session:
         hardware: Hardware | None = None,
         *,
         batch_size: int | None = None,
-        compact: bool = True,
         prepared: Prepared | None = None,
         rows: int | None = None,
     ) -> None:
         if batch_size is not None and not (integer(batch_size) and batch_size >= 1):
             raise ValueError(f"batch_size={batch_size!r} must be a whole number, 1 or more (None picks one)")
-        self.attack, self.model, self.size, self.compact, self.rows = attack, model, batch_size, compact, rows
+        self.attack, self.model, self.size, self.rows = attack, model, batch_size, rows
         self._shares = prepared is not None
-        self.prepared = Prepared(model, hardware or USUAL_CHOICES) if prepared is None else prepared
+        self.prepared = Prepared(model, hardware or Hardware()) if prepared is None else prepared
         self._diagnostics = Diagnostics()
         self._strict: Prepared | None = None  # for a second search of what a coarse one misjudged
 
@@ -96,7 +94,7 @@ class Session:
             try:
                 parts.extend(self.batches(problem, advance))
             except Stopped as error:
-                parts.append(self._rest(problem, parts, error))
+                parts.append(self._unanswered(problem, parts, error))
         rows, result = _joined(parts)
         with torch.inference_mode(False):
             return replace(result.take(rows.argsort()), x=problem.x)
@@ -105,26 +103,20 @@ class Session:
         """Return the findings of this session's searches that make its results doubtful."""
         return self._diagnostics.findings()
 
-    def _rest(self, problem: Problem, parts: list[Batch], error: Stopped) -> Batch:
-        """Return the rows that no batch has brought, without answers."""
+    def _unanswered(self, problem: Problem, parts: list[Batch], error: Stopped) -> Batch:
+        """Return the rows that no batch has brought, without answers; their queries are unknown, and so 0."""
         left = torch.ones(len(problem), dtype=torch.bool, device=problem.x.device)
         for rows, _ in parts:
             left[rows] = False
         places = left.nonzero().squeeze(1)
-        warnings.warn(f"{len(places)} of {len(problem)} rows are not done: {error}", RuntimeWarning, stacklevel=5)
-        return places, self._unanswered(problem.take(places))
-
-    @torch.inference_mode(False)
-    def _unanswered(self, problem: Problem) -> Result:
-        """Return a result without an answer for each row; its queries are unknown, and so 0."""
-        incumbents = Incumbents.start(problem)
-        incumbents.forwards = torch.zeros_like(incumbents.forwards)
-        classes = int(problem.y.max()) + 2 if len(problem) else 2
-        logits = problem.x.new_full((len(problem), classes), torch.nan)
-        result = self._verifier.report(problem, Found(incumbents, None), logits)
-        unknown = torch.full_like(result.prediction, -1)
-        result = replace(result, outcome=torch.full_like(result.outcome, Outcome.STOPPED), prediction=unknown)
-        return replace(result, own=result) if self.attack.keeps_own else result
+        warn_caller(f"{len(places)} of {len(problem)} rows are not done: {error}", RuntimeWarning)
+        with torch.inference_mode(False):
+            part = replace(problem.take(places), clean=0)
+            logits = part.x.new_full((len(part), int(problem.y.max()) + 2), torch.nan)
+            result = self._verifier.report(part, Incumbents.start(part), logits)
+            unknown = torch.full_like(result.prediction, -1)
+            result = replace(result, outcome=torch.full_like(result.outcome, Outcome.STOPPED), prediction=unknown)
+            return places, replace(result, own=result) if self.attack.keeps_own else result
 
     def batches(self, problem: Problem, advance: Advance = ignore, known: Tensor | None = None) -> Iterator[Batch]:
         """Yield verified results, batch by batch, with the places of their rows in the problem; every row comes once.
@@ -208,7 +200,8 @@ class Session:
         incumbents = Incumbents.start(part)
         incumbents.broken = ~finite[rows]
         incumbents.counts = torch.where(incumbents.broken[:, None], incumbents.counts, 0)
-        return self._verifier.settle(part, Found(incumbents, part.x if self.attack.keeps_own else None), clean[rows])
+        incumbents.own = part.x if self.attack.keeps_own else None
+        return self._verifier.report(part, incumbents, clean[rows], settled=True)
 
     def _search(
         self,
@@ -235,7 +228,7 @@ class Session:
                 answers.remember(*answers.find(part.domain.x[:, None]), clean[rows])
                 oracle.gradients = Answers(len(part)) if explores and self.attack.needs == "gradients" else None
             with prepared.search.flags():
-                found = search(phases, oracle, self.compact, advance)
+                found = search(phases, oracle, advance)
                 if part.domain.shrinks:
                     whole = prepared.oracle(part, size, "labels")
                     whole.answers = answers
@@ -246,7 +239,7 @@ class Session:
             self._diagnostics.see(look, part.ids, clean[rows], exact)
             # Gradients show in passing whether a model answers at random; other attacks ask a second time.
             again = 0 if self.attack.needs == "gradients" else self.attack.limit or float("inf")
-            result = self._verifier.report(problem.take(rows), _to_user(part.domain, found), clean[rows], again)
+            result = self._verifier.report(problem.take(rows), _to_user(part.domain, found), clean[rows], again=again)
             self._diagnostics.see_again(self._verifier.differences, self._verifier.missed, exact)
             return result
 
@@ -330,7 +323,7 @@ class Session:
             prepared.drop_captures()
         if problem.x.is_cuda:
             torch.cuda.empty_cache()
-        warnings.warn(f"out of memory with {rows} inputs at a time, going on with {self.size}", stacklevel=3)
+        warn_caller(f"out of memory with {rows} inputs at a time, going on with {self.size}")
 
 
 def _even(rows: int, most: int, problem: Problem) -> int:
@@ -344,10 +337,10 @@ def _even(rows: int, most: int, problem: Problem) -> int:
     return min(most, -(-rows // batches // 16) * 16)
 
 
-def _to_user(domain: Domain, found: Found) -> Found:
+def _to_user(domain: Domain, found: Incumbents) -> Incumbents:
     """Return what a search found in the user's own units."""
-    incumbents = replace(found.incumbents, points=domain.to_user(found.incumbents.points))
-    return Found(incumbents, None if found.own is None else domain.to_user(found.own))
+    own = None if found.own is None else domain.to_user(found.own)
+    return replace(found, points=domain.to_user(found.points), own=own)
 
 
 @torch.inference_mode(False)

@@ -16,7 +16,7 @@ from sigmazero.core.incumbents import Incumbents
 from sigmazero.core.model import Ability
 from sigmazero.core.ops import per_row
 from sigmazero.core.oracle import Oracle
-from sigmazero.run.search import Found, Phase, ignore, search
+from sigmazero.run.search import Phase, ignore, search
 
 STEPS = 64  # most queries of a sample
 SHARE = 0.1  # part of an attack's limit that is left for them
@@ -94,13 +94,13 @@ def reserved(attack: Attack) -> int:
     return 0 if attack.limit is None else int(SHARE * attack.limit)
 
 
-def shrunk(found: Found, oracle: Oracle, limit: int | None) -> Found:
+def shrunk(incumbents: Incumbents, oracle: Oracle, limit: int | None) -> Incumbents:
     """Go on from what a search has found; `oracle` is one of all its rows."""
-    d, incumbents = oracle.domain, found.incumbents
+    d = oracle.domain
     oracle.problem = replace(oracle.problem, budget=None, closing=0)
     some = incumbents.best_l0 <= d.sites
     alive = some & ~incumbents.broken
     worth = torch.stack([oracle.worth(point) for point in incumbents.points.unbind(1)], 1)
     worth = torch.where(incumbents.counts <= d.sites, worth, d.nothing).to(incumbents.worth.dtype)
     oracle.incumbents = replace(incumbents, alive=alive, worth=worth)
-    return replace(search([Phase(Smallest(queries=limit))], oracle, True, ignore), own=found.own)
+    return search([Phase(Smallest(queries=limit))], oracle, ignore)

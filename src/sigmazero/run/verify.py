@@ -19,7 +19,6 @@ from sigmazero.core.oracle import Model, widened
 from sigmazero.core.problem import Problem
 from sigmazero.core.result import Outcome, Result
 from sigmazero.run.precision import Numbers
-from sigmazero.run.search import Found
 from sigmazero.run.search_model import is_compiled, uncompiled
 
 # How many times the difference of its two answers a point must hold by in both: kernels differ from one batch size to
@@ -52,10 +51,9 @@ class Verifier:
         rows its library looks for kernels, which takes longer than the answer. For few rows the library may choose
         kernels that round less; then the two answers would seem closer than they are in the end.
         """
-        answers = [self._ask_strictly(x, pad)]
+        answers = [self._ask(self._uncompiled, self.strict, x, pad)]
         if self.checks > 1:
-            with self.caller.applied():
-                answers.append(self._padded(self.model, x, pad))
+            answers.append(self._ask(self.model, self.caller, x, pad))
         kinds = [logits.dtype for logits in answers if isinstance(logits, Tensor) and logits.is_floating_point()]
         self._digit = max([self._digit, *(torch.finfo(kind).eps for kind in kinds)])
         return answers
@@ -72,15 +70,12 @@ class Verifier:
         spread, largest = (exact.amax(1) - exact.amin(1)).amax(1), exact.abs().flatten(1).amax(1)
         return (spread + self._digit * largest).to(answers.dtype)
 
-    def _ask_strictly(self, x: Tensor, pad: bool) -> Tensor:
-        with self.strict.applied():
-            return self._padded(self._uncompiled, x, pad)
-
-    def _padded(self, model: Model, x: Tensor, pad: bool) -> Tensor:
-        """Ask about some more rows than given; the answer is a copy, as some models return the same memory again."""
+    def _ask(self, model: Model, numbers: Numbers, x: Tensor, pad: bool) -> Tensor:
+        """Ask a model in some settings; the answer is a copy, as some models return the same memory again."""
         more = self._rounded(len(x)) - len(x) if pad and x.is_cuda else 0
         points = torch.cat([x, x[:1].expand(more, *x.shape[1:])]) if more else x
-        return ask(model, points)[: len(x) if more else None].clone()
+        with numbers.applied():
+            return ask(model, points)[: len(x) if more else None].clone()
 
     def _rounded(self, count: int) -> int:
         """Return a quarter, a half or all of a batch, whichever holds the rows first."""
@@ -102,7 +97,7 @@ class Verifier:
         `first` has the answers in strict fp32 before. Their difference is a diagnostic: rounding may lose a
         success, but not by more than that.
         """
-        halves = [self._ask_strictly(part, pad=True) for part in points.flip(0).chunk(2)]
+        halves = [self._ask(self._uncompiled, self.strict, part, pad=True) for part in points.flip(0).chunk(2)]
         second = widened(torch.cat(halves).flip(0), problem.x)
         good = second.isfinite().all(1) & problem.goal.reached(second)
         digit = max(torch.finfo(kind).eps for kind in (halves[0].dtype, torch.float32))
@@ -111,32 +106,24 @@ class Verifier:
         self.differences.append((share.double() / allowed).nan_to_num(math.inf).max())
         return good
 
-    def settle(self, problem: Problem, found: Found, clean: Tensor) -> Result:
-        """Report what the clean check, which was a fresh forward pass, has decided: nothing is asked again."""
-        best = self._report(problem, found.incumbents, clean, settled=True)
-        return best if found.own is None else replace(best, own=best)
-
-    def report(self, problem: Problem, found: Found, clean: Tensor, again: float = 0) -> Result:
+    def report(
+        self, problem: Problem, incumbents: Incumbents, clean: Tensor, *, again: float = 0, settled: bool = False
+    ) -> Result:
         """Ask afresh about every record, best first; a record that fails gives way to the one behind it.
 
-        A record that holds is asked about once more, as long as its sample has asked fewer than `again` times.
+        A record that holds is asked about once more, as long as its sample has asked fewer than `again` times. Of
+        samples that are `settled` the clean check, which was a fresh forward pass, has decided: nothing is asked again.
         """
-        incumbents = found.incumbents
-        best = self._report(problem, incumbents, clean, again=again)
-        if found.own is None:
-            return best
-        domain = problem.domain
-        claims = torch.where(domain.within(found.own), domain.count(found.own).sites, domain.sites + 1)
+        best = self._report(problem, incumbents, clean, again=again, settled=settled)
+        if incumbents.own is None or settled:
+            return best if incumbents.own is None else replace(best, own=best)
+        domain, own_points = problem.domain, incumbents.own
+        claims = torch.where(domain.within(own_points), domain.count(own_points).sites, domain.sites + 1)
         # A point without changes is no answer, unless the clean input was one.
-        claims = torch.where((claims == 0) & (incumbents.best_l0 > 0), problem.sites + 1, claims)
+        claims = torch.where((claims == 0) & (incumbents.best_l0 > 0), problem.sites + 1, claims)[:, None]
         unknown = torch.full_like(claims, -1)  # the step that found it
         mine = replace(
-            incumbents,
-            points=found.own[:, None],
-            counts=claims[:, None],
-            step_found=unknown[:, None],
-            worth=claims,
-            forwards=best.forwards,
+            incumbents, points=own_points[:, None], counts=claims, step_found=unknown, forwards=best.forwards
         )
         own = self._report(problem, mine, clean, again=again, records=False)
         spent: dict[str, Any] = {"forwards": own.forwards}
@@ -150,8 +137,8 @@ class Verifier:
         incumbents: Incumbents,
         clean: Tensor,
         *,
+        again: float,
         settled: bool = False,
-        again: float = 0,
         records: bool = True,
     ) -> Result:
         """Check the points and make the report; those that are not `records` need not have reached the goal before."""
@@ -159,7 +146,7 @@ class Verifier:
         x_adv, logits = problem.x.clone(), clean.clone()
         forwards, given_up = incumbents.forwards.clone(), torch.zeros_like(incumbents.forwards)
         accept = problem.domain.accept
-        judged = None if accept is None else torch.zeros_like(given_up)
+        judged = torch.zeros_like(given_up)
         confirmed = (claims[:, 0] == 0) & settled
         steps = torch.where(confirmed, 0, -1)
         for k in range(claims.shape[1]):
@@ -170,7 +157,7 @@ class Verifier:
             if records:
                 margin = problem.goal.take(rows).margin(fresh) / fresh.abs().amax(1).clamp_min(1.0)
                 self.missed.append((margin.double() / COARSE).nan_to_num(0.0).max())
-            if accept is not None and judged is not None:
+            if accept is not None:
                 good = good & accept(points[rows, k], problem.x[rows])
                 judged[rows] += 1
             forwards[rows] += self.checks
@@ -203,7 +190,7 @@ class Verifier:
             ids=problem.ids,
             given_up=given_up,
             cost=counts.cost.float() + failed,
-            judged=judged,
+            judged=None if accept is None else judged,
             unit=problem.unit,
             budget=problem.budget,
         )

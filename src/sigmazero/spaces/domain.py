@@ -11,7 +11,7 @@ say that sites have no neighbours.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 
 import torch
@@ -19,7 +19,6 @@ from torch import Tensor
 
 from sigmazero.core.domain import (
     Accept,
-    Box,
     Counts,
     Domain,
     Draw,
@@ -28,6 +27,7 @@ from sigmazero.core.domain import (
     count_features,
     count_pixels,
     enclosed,
+    make_box,
     scale,
 )
 from sigmazero.spaces.compiled import JOIN, LOWER, SHARE, VALUE, CompiledSpace, within
@@ -38,14 +38,14 @@ FINEST = 2.0**-10  # of the way: closer to the boundary rounding would decide
 
 
 def make_domain(space: Space, x: Tensor, unit: Unit, free: Tensor | None) -> Domain:
-    """Make the domain of a space around inputs; a space that is no more than a box has a `Box`."""
+    """Make the domain of a space around inputs; a space that is no more than a box has a plain `Domain`."""
     lower, upper, compiled, price = within(space, x, unit == "pixel", free)
     derives = compiled is not None and compiled.derives
     lower, upper, free, per_sample = enclosed(x, lower, upper, free, derives)
     if bool((lower == upper).any()):
         free = lower < upper
     if compiled is None:
-        return Box.make(x, lower, upper, free, unit, per_sample, price)
+        return make_box(x, lower, upper, free, unit, per_sample, price)
     compiled.check(x, lower, upper)
     return SpaceDomain.make(compiled, x, lower, upper, free, unit, per_sample)
 
@@ -54,7 +54,7 @@ def make_domain(space: Space, x: Tensor, unit: Unit, free: Tensor | None) -> Dom
 class SpaceDomain(Domain):
     """A compiled space around a batch of inputs."""
 
-    compiled: CompiledSpace
+    compiled: CompiledSpace = field(kw_only=True)
 
     needs_exploring = True
 
