@@ -31,17 +31,16 @@ def find_idx(dataset: Dataset, folders: list[Path]) -> Source | None:
     for folder in folders:
         names = ([name + ending for name in some for ending in ("", ".gz")] for some in (IDX_IMAGES, IDX_LABELS))
         images, labels = (first_match([folder], some) for some in names)
-        if images is None and labels is None:
-            continue
-        if images is None or labels is None:
+        if images is not None and labels is not None:
+            numbers = read_idx(labels, 1)
+            for other in DATASETS.values():  # both use the same file names, so one is easily read as the other
+                start = other.first_labels
+                if start and other.name != dataset.name and tuple(numbers[: len(start)].tolist()) == start:
+                    raise DataError(f"{labels}: these are the labels of {other.name}, not of {dataset.name}; load that")
+            return in_memory(read_idx(images, 3)[:, None], numbers, images)
+        if images is not None or labels is not None:
             absent = IDX_IMAGES[0] if images is None else IDX_LABELS[0]
             raise DataError(f"{folder}: holds {images or labels} but not {absent}[.gz]; put both there")
-        numbers = read_idx(labels, 1)
-        for other in DATASETS.values():  # both use the same file names, so one is easily read as the other
-            start = other.first_labels
-            if start and other.name != dataset.name and tuple(numbers[: len(start)].tolist()) == start:
-                raise DataError(f"{labels}: these are the labels of {other.name}, not of {dataset.name}; load that")
-        return in_memory(read_idx(images, 3)[:, None], numbers, images)
     return None
 
 
@@ -295,16 +294,13 @@ def imagenet_20() -> Source:
     """Read the 20 labelled photos that foolbox carries, shorter side to 256 and centre crop."""
     found = importlib.util.find_spec("foolbox")  # found and not imported: only its files are wanted
     places = [] if found is None else list(found.submodule_search_locations or [])
-    named = [
-        (match, path)
-        for place in places
-        for path in Path(place, "data").glob("*")
-        if (match := PHOTO.fullmatch(path.name))
-    ]
+    paths = [path for place in places for path in Path(place, "data").glob("*")]
+    named = sorted(
+        ((match, path) for path in paths if (match := PHOTO.fullmatch(path.name))), key=lambda pair: int(pair[0][1])
+    )
     if not named:
         raise MissingExtra(
             "the data set imagenet-20 needs the package 'foolbox', whose photos it reads; "
             "install it with: pip install 'sigmazero[foolbox]'"
         )
-    named.sort(key=lambda pair: int(pair[0][1]))
     return _opened([path for _, path in named], np.array([int(match[2]) for match, _ in named]), photograph)
