@@ -5,9 +5,8 @@
     sz.foreign(adv_lib.attacks.fmn, norm=0)                 a function (model, inputs, labels) -> inputs
     sz.foreign(x_adv)                                       points found elsewhere, by the numbers of their rows
 
-It runs wherever an attack of ours does: `run`, `sz.evaluate`, plans. A proxy model counts its queries (see
-`adapters.proxy_model`). The result is the best point that the attack tried, `result.own` the one that it returned; both
-are verified.
+It runs wherever an attack of ours does: `run`, `sz.evaluate`, plans. The result is the best point that the attack
+tried, `result.own` the one that it returned; both are verified.
 
 >>> import torch, sigmazero as sz
 >>> model = torch.nn.Linear(4, 2).requires_grad_(False)
@@ -137,14 +136,15 @@ class Foreign(Attack):
 
     def _attacked(self, oracle: Oracle, rows: Tensor) -> Tensor:
         problem = oracle.problem.take(rows)
-        x = problem.domain.x
+        x, caller = problem.domain.x, self._caller
         most = None if self.max_queries is None else self.max_queries - _reserved(problem)
         proxy = ProxyModel(oracle, rows, most).eval()
         try:
             with _seeded(problem), torch.enable_grad():
-                options = {} if self._caller.made else dict(self.options if self.objects is None else self.objects)
-                options = self._caller.with_steps(options, self.steps)
-                found = self._caller.points(proxy, x.clone(), problem.y.clone(), problem.goal.narrow, options)
+                options = {} if caller.made else dict(self.options if self.objects is None else self.objects)
+                if caller.steps_name is not None:
+                    options[caller.steps_name] = self.steps
+                found = caller.points(proxy, x.clone(), problem.y.clone(), problem.goal.narrow, options)
         except Enough:
             return oracle.incumbents.best[rows]
         except ModuleNotFoundError as error:  # which some libraries say when an attack begins, and do not require

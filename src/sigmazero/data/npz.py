@@ -53,8 +53,15 @@ def read(path: Path, bounds: tuple[Any, Any] | None = None) -> Source:
 
 def arrange(images: Array, layout: str | None, path: Path) -> Array:
     """Put the channels of images before height and width."""
-    if layout is None:
-        layout = _guess(images.shape, path)
+    if layout is None and images.ndim == 4 and (images.shape[1] in CHANNELS) != (images.shape[3] in CHANNELS):
+        layout = "NCHW" if images.shape[1] in CHANNELS else "NHWC"
+    elif layout is None and images.ndim in (2, 3):
+        layout = "raw" if images.ndim == 2 else "NCHW"
+    elif layout is None:
+        raise DataError(
+            f"{path}: cannot tell where the channels of shape {images.shape} are; "
+            "add an entry layout with the text NCHW, NHWC or raw to the file"
+        )
     if layout not in LAYOUTS:
         raise DataError(f"{path}: layout {shown(layout)!r} is not one of {', '.join(LAYOUTS)}")
     if layout != "raw" and images.ndim == 3:
@@ -62,19 +69,6 @@ def arrange(images: Array, layout: str | None, path: Path) -> Array:
     if layout != "raw" and images.ndim != 4:
         raise DataError(f"{path}: layout {layout} needs 4 dimensions, images have shape {images.shape}")
     return images.transpose(0, 3, 1, 2) if layout == "NHWC" else images
-
-
-def _guess(shape: tuple[int, ...], path: Path) -> str:
-    if len(shape) == 2:
-        return "raw"
-    if len(shape) == 3:
-        return "NCHW"
-    if len(shape) == 4 and (shape[1] in CHANNELS) != (shape[3] in CHANNELS):
-        return "NCHW" if shape[1] in CHANNELS else "NHWC"
-    raise DataError(
-        f"{path}: cannot tell where the channels of shape {shape} are; "
-        "add an entry layout with the text NCHW, NHWC or raw to the file"
-    )
 
 
 def _words(words: Array | None, entry: str, path: Path) -> tuple[str, ...] | None:

@@ -64,7 +64,7 @@ def load(
     `parse_normalize`) goes in front of networks that expect normalised inputs; named models bring theirs.
 
     State dicts and ONNX files never run code. A code file does, and so may an exported program. A pickle or a Keras
-    model runs what its maker put into it, so it is loaded with ``trust_code=True`` alone.
+    model runs what its maker put into it, so it needs ``trust_code=True``.
     """
     if not isinstance(spec, str | os.PathLike):
         return _finished(_module(spec, repr(spec)), weights, normalize).to(device).eval()

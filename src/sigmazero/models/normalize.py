@@ -20,10 +20,7 @@ SYNTAX = (
 
 
 class Normalize(nn.Module):
-    """(x - mean) / std, broadcast over dimension 1 (channels) of inputs with any number of dimensions.
-
-    The statistics follow the module's device but are no part of its state dict: published checkpoints
-    do not hold them.
+    """(x - mean) / std for each channel (dimension 1). The statistics are no part of the state dict, as published.
 
     >>> Normalize([0.5], [0.25])(torch.ones(1, 1, 1, 1)).item()
     2.0

@@ -1,38 +1,32 @@
 """The networks of the paper and the bundled ones, written so that each state dict has exactly the published entries."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from torch import nn
 
 from sigmazero.models.architectures import external
+from sigmazero.models.architectures.blocks import BasicBlock, Bottleneck, PreActBottleneck
 from sigmazero.models.architectures.preact_resnet import PreActResNet18
-from sigmazero.models.architectures.resnet import (
-    ChenEnsemble,
-    resnet18_cifar,
-    resnet18_imagenet,
-    resnet20,
-    resnet50_cifar,
-    resnet50_cifar_chen,
-    resnet50_imagenet,
-)
+from sigmazero.models.architectures.resnet import ChenEnsemble, ResNet, no_parameters
 from sigmazero.models.architectures.small import DemoCNN, SmallCNN, TableMLP
 from sigmazero.models.architectures.wide_resnet import DMWideResNet, WideResNet
 
 ARCHITECTURES: dict[str, Callable[..., nn.Module]] = {
     "smallcnn": SmallCNN,
     "preact-resnet18": PreActResNet18,
-    "resnet18-cifar": resnet18_cifar,
-    "resnet50-cifar": resnet50_cifar,
-    "resnet50-cifar-chen": resnet50_cifar_chen,
+    "resnet18-cifar": partial(ResNet, BasicBlock, (2, 2, 2, 2)),
+    "resnet50-cifar": partial(ResNet, Bottleneck, (3, 4, 6, 3)),
+    "resnet50-cifar-chen": partial(ResNet, PreActBottleneck, (3, 4, 6, 3)),
     "chen-ensemble": ChenEnsemble,
     "wide-resnet": WideResNet,
     "dm-wide-resnet": DMWideResNet,
-    "resnet20": resnet20,
+    "resnet20": partial(ResNet, BasicBlock, (3, 3, 3), widths=(16, 32, 64), shortcut=no_parameters),
     "demo-cnn": DemoCNN,
     "table-mlp": TableMLP,
-    "resnet18-imagenet": resnet18_imagenet,
-    "resnet50-imagenet": resnet50_imagenet,
+    "resnet18-imagenet": partial(ResNet, BasicBlock, (2, 2, 2, 2), classes=1000, imagenet=True),
+    "resnet50-imagenet": partial(ResNet, Bottleneck, (3, 4, 6, 3), classes=1000, imagenet=True),
     "timm": external.timm,
     "robustbench": external.robustbench,
 }

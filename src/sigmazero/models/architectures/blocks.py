@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -34,12 +34,9 @@ def pool(x: Tensor) -> Tensor:
     return F.adaptive_avg_pool2d(x, 1).flatten(1)
 
 
-class Shortcut(Protocol):
-    """How a block carries its input past a change of shape."""
-
-    def __call__(self, inputs: int, outputs: int, stride: int) -> nn.Module:
-        """Build the module for one block."""
-        ...
+Shortcut = Callable[
+    [int, int, int], nn.Module
+]  # (inputs, outputs, stride): how a block carries its input past a change of shape
 
 
 def projection(inputs: int, outputs: int, stride: int) -> nn.Module:
