@@ -70,7 +70,12 @@ class FoolboxAttack:
     def _run(self, model: Any, inputs: Any, criterion: Any, budget: float | None) -> Any:
         tensors = _base().ep
         x, restore = tensors.astensor_(inputs)
-        y, targeted = _goal(_base().get_criterion(criterion))
+        criteria, criterion = PEERS["foolbox"].load("criteria"), _base().get_criterion(criterion)
+        targeted = isinstance(criterion, criteria.TargetedMisclassification)
+        if not targeted and not isinstance(criterion, criteria.Misclassification):
+            wanted = "Misclassification or TargetedMisclassification"
+            raise ValueError(f"the criterion is a {type(criterion).__name__}; use {wanted}")
+        y = (criterion.target_classes if targeted else criterion.labels).raw
         how: dict[str, Any] = {} if budget is None else {"budget": int(budget)}
         bounds = (float(model.bounds.lower), float(model.bounds.upper))
         options: dict[str, Any] = {"targeted": targeted, "bounds": bounds, **how}
@@ -96,17 +101,6 @@ class FixedEpsilon(FoolboxAttack):
         """Return adversarial inputs with at most epsilon changes; clean ones where there is none."""
         _base().raise_if_kwargs(kwargs)
         return self._run(model, inputs, criterion, epsilon)
-
-
-def _goal(criterion: Any) -> tuple[Tensor, bool]:
-    """Return the classes to leave or to reach, and whether they are to be reached."""
-    criteria = PEERS["foolbox"].load("criteria")
-    if isinstance(criterion, criteria.Misclassification):
-        return criterion.labels.raw, False
-    if isinstance(criterion, criteria.TargetedMisclassification):
-        return criterion.target_classes.raw, True
-    wanted = "Misclassification or TargetedMisclassification"
-    raise ValueError(f"the criterion is a {type(criterion).__name__}; use {wanted}")
 
 
 def _native(attack: Attack) -> Any:

@@ -139,12 +139,13 @@ class Column:
         return series.astype(self.dtype)
 
     def _places(self, values: Any, absent: Array, where: str) -> Array:
-        known: dict[Any, int] = {word: place for place, word in enumerate(self.words) if not _blank(word)}
-        gap = next((place for place, word in enumerate(self.words) if _blank(word)), 0)
-        found = np.array([gap if gone else known.get(value, -1) for value, gone in zip(values, absent, strict=True)])
+        """Return the places of words; that of the last one where a value is missing."""
+        known = [word for word in self.words if not _blank(word)]
+        found: Array = _pandas().Index(known, dtype=object).get_indexer(values.astype(object))
+        found[absent] = len(self.words) - 1
         if (found < 0).any():
             raise _wrong(values, found < 0, where, f"is not one of {_some(self.words)}")
-        return found.astype(np.int64)
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,30 +268,17 @@ class Table:
         at, found = 0, []
         for column in self.columns:
             width = len(column.features)
-            found.append(column.decode(values[:, at : at + width], self._exact.get(column.name, np.empty(0))))
+            found.append(column.decode(values[:, at : at + width], self._shown.get(column.name, np.empty(0))))
             at += width
         frame = _pandas().concat(found, axis=1)
         frame.columns = self.frame.columns
         return frame
 
     @cached_property
-    def _exact(self) -> dict[Any, Array]:
-        return {
-            column.name: np.unique(_numbers(self.frame[column.name].dropna()))
-            for column in self.columns
-            if column.kind == "real"
-        }
-
-    @cached_property
-    def _likely(self) -> dict[str, list[float]]:
-        """Return values that the table shows of each number that has many: a search tries them."""
-        found = {}
-        for column in self.columns:
-            wide = column.kind == "real" or (column.kind == "integer" and column.upper - column.lower > WIDE)
-            if wide and not column.unit:
-                values = np.unique(_numbers(self.frame[column.name].dropna()))
-                found[str(column.name)] = np.quantile(values, QUANTILES, method="nearest").tolist()
-        return found
+    def _shown(self) -> dict[Any, Array]:
+        """Return the different values of each number."""
+        numbers = [column for column in self.columns if column.kind in ("real", "integer") and not column.unit]
+        return {column.name: np.unique(_numbers(self.frame[column.name].dropna())) for column in numbers}
 
     @cached_property
     def space(self) -> Space:
@@ -302,10 +290,9 @@ class Table:
         for column in self.columns:
             key, names = str(column.name), list(column.features)
             flag = names.pop() if column.missing else None
-            options = self._options(column)
+            free, options = self._may_go(column), self._options(column)
             for option, value in options.items():
-                given.setdefault(option, {}).update(dict.fromkeys(names, _whole(value)))
-            free = self._may_go(column)
+                given.setdefault(option, {}).update(dict.fromkeys(names, value))
             if column.kind == "category":
                 one_hot[key] = (*names, flag) if flag and free else tuple(names)
             if flag is None:
@@ -321,9 +308,17 @@ class Table:
                 if free:
                     tied[key] = (names[0], flag)
         try:
-            return Space(names=self.features, one_hot=one_hot, tied=tied, rules=rules, likely=self._likely, **given)
+            return Space(names=self.features, one_hot=one_hot, tied=tied, rules=rules, likely=self._likely(), **given)
         except ValueError as error:
             raise DataError(f"change: {error}") from None
+
+    def _likely(self) -> dict[str, list[float]]:
+        """Return values that the table shows of each number that has many: a search tries them."""
+        found = {}
+        for name, values in self._shown.items():
+            if (values != np.rint(values)).any() or np.ptp(values) > WIDE:
+                found[str(name)] = np.quantile(values, QUANTILES, method="nearest").tolist()
+        return found
 
     def _may_go(self, column: Column) -> bool:
         """Tell whether a value of a column may become missing, and a missing one a value."""
@@ -336,7 +331,8 @@ class Table:
         two = column.kind == "integer" and (column.lower, column.upper) == (0, 1) and not column.unit
         if column.kind == "category" or (two and not column.missing):
             return {"kind": "binary", **change}
-        return {"kind": column.kind, "lower": column.lower, "upper": column.upper, **change}
+        lower, upper = (int(end) if end.is_integer() else end for end in (column.lower, column.upper))
+        return {"kind": column.kind, "lower": lower, "upper": upper, **change}
 
     def rows(self, part: str | None = None, dtype: torch.dtype = torch.float64) -> Rows:
         """Return all rows of a part, such as "train"; the one that is loaded unless given."""
@@ -530,10 +526,6 @@ def _blank(value: Any) -> bool:
     return value is None or (isinstance(value, float) and np.isnan(value))
 
 
-def _whole(value: Any) -> Any:
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
 def _some(words: Any) -> str:
     found = list(dict.fromkeys(map(str, words if words is not None else [])))
     return ", ".join(map(shown, found[:8])) + (", ..." if len(found) > 8 else "") if found else "none"
@@ -688,10 +680,8 @@ def draft(path: str | Path) -> str:
         return Table.read(place).space.to_toml()
     frame = read_frame(place)
     marked = any((frame[name] == "?").any() for name in frame if frame[name].dtype.kind not in "biufMm")
-    return _drafted(read_frame(place, "?") if marked else frame, marked, str(place))
+    frame = read_frame(place, "?") if marked else frame
 
-
-def _drafted(frame: Any, marked: bool, where: str) -> str:
     def text(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False, default=str)
 
@@ -712,7 +702,7 @@ def _drafted(frame: Any, marked: bool, where: str) -> str:
     every = np.ones(len(frame), dtype=bool)
     for name in names:
         if name != label and not frame[name].isna().all():
-            column = _column(frame[name], False, None, every, where)
+            column = _column(frame[name], False, None, every, str(place))
             if column.kind == "category":
                 lines.append(f"{text(str(name))} = {text([_text(word) for word in column.words])}")
             elif column.kind == "fixed":
