@@ -1,13 +1,11 @@
 """Arrays in `.npz` files, the format for a user's own data.
 
 The file holds `images` and `labels` (or `x_test` and `y_test`). 8-bit images are divided by 255; float images must
-lie in [0, 1] already. With bounds of your own both stay as they are. Shapes: (N, D) is kept, (N, H, W) gains a channel,
-(N, H, W, C) is turned into (N, C, H, W), and (N, C, H, W) is kept. Where a shape leaves the choice open, an entry
-`layout` decides: "NCHW", "NHWC" or "raw" (keep the shape whatever it is).
+lie in [0, 1], unless bounds are given. (N, H, W) gains a channel, (N, H, W, C) is turned into (N, C, H, W). Where a
+shape leaves the choice open, an entry `layout` decides: "NCHW", "NHWC" or "raw" (keep the shape whatever it is).
 
-An entry `names` names the features and makes the file a table: one row per sample, whole or real numbers in their own
-units, kept as they are. An entry `classes` names the classes, by label. A file beside it, `mine.space.toml` for
-`mine.npz`, says what may change ([spaces](spaces.md)).
+An entry `names` names the features and makes the file a table: numbers in their own units, kept as they are. An entry
+`classes` names the classes, by label. A file beside it, `mine.space.toml` for `mine.npz`, says what may change.
 """
 
 from __future__ import annotations
