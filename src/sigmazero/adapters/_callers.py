@@ -245,8 +245,7 @@ def _by_type(attack: Any) -> Caller:
             return caller(attack, peer, kind.__name__)
     if not callable(attack):
         raise TypeError(
-            f"a {type(attack).__name__} is no attack; give a function (model, inputs, labels) -> inputs, an attack of "
-            f"{', '.join(CALLERS)}, or its name, such as 'foolbox:L0FMNAttack'"
+            f"a {type(attack).__name__} is no attack; give a function, an attack of {', '.join(CALLERS)}, or its name"
         )
     return Caller(attack, "", getattr(attack, "__name__", type(attack).__name__))
 

@@ -115,8 +115,7 @@ class Foreign(Attack):
         least = problem.clean + _reserved(problem) + 1
         if self.max_queries is not None and self.max_queries < least:
             raise ValueError(
-                f"max_queries={self.max_queries} are too few: {least - 1} may be spent on checking the clean input and "
-                f"what is found; pass max_queries={least} or more"
+                f"max_queries={self.max_queries} are too few: checks may take {least - 1}; pass {least} or more"
             )
         caller = self._caller
         caller.check_goal(self.name, problem.goal.narrow)

@@ -53,8 +53,7 @@ def read_idx(path: Path, rank: int) -> Array:
         start, expected = 4 + 4 * rank, bytes([0, 0, 8, rank])
         if data[:4] != expected:
             raise DataError(
-                f"{path}: begins with {data[:4].hex()} instead of {expected.hex()}; it is no idx file of bytes with "
-                f"{rank} dimensions, so check that images and labels are not swapped"
+                f"{path}: begins with {data[:4].hex()}, not {expected.hex()}; are images and labels swapped?"
             )
         return np.frombuffer(data, np.uint8, offset=start).reshape(struct.unpack(f">{rank}I", data[4:start]))
 
@@ -236,8 +235,7 @@ def _class_folders(folder: Path, classes: list[Path]) -> tuple[list[Path], list[
     # With some classes absent, counting folders would silently shift the labels of all the others.
     if len(names) != CLASSES or not {path.name for path in classes} <= set(names):
         raise DataError(
-            f"{folder}: has {len(classes)} classes, and {len(lines)} in synsets.txt, instead of {CLASSES}; write all "
-            "class names (n01440764, ...) into synsets.txt, one a line, in label order"
+            f"{folder}: has {len(classes)} classes of {CLASSES}; list the names of all in synsets.txt, in label order"
         )
     pictures = [picture for path in classes for picture in sorted(path.iterdir()) if picture.suffix.lower() in ENDINGS]
     if not pictures:
@@ -250,10 +248,7 @@ def _listed(folder: Path, pictures: list[Path]) -> list[int]:
     found = [re.fullmatch(r"(\S+)\s+(\d+)", line.strip()) for line in _lines(folder, "val.txt")]
     labels = {Path(match[1]).stem: int(match[2]) for match in found if match}
     if wrong := [picture for picture in pictures if not 0 <= labels.get(picture.stem, -1) < CLASSES]:
-        raise DataError(
-            f"{folder}: val.txt has no label from 0 to {CLASSES - 1} for {wrong[0].name}; put it beside the pictures, "
-            "with a file name and a label in each line"
-        )
+        raise DataError(f"{folder}: val.txt has no label below {CLASSES} for {wrong[0].name}; write a line of both")
     return [labels[picture.stem] for picture in pictures]
 
 
@@ -299,8 +294,5 @@ def imagenet_20() -> Source:
         ((match, path) for path in paths if (match := PHOTO.fullmatch(path.name))), key=lambda pair: int(pair[0][1])
     )
     if not named:
-        raise MissingExtra(
-            "the data set imagenet-20 needs the package 'foolbox', whose photos it reads; "
-            "install it with: pip install 'sigmazero[foolbox]'"
-        )
+        raise MissingExtra("the data set imagenet-20 is in the package 'foolbox'; pip install 'sigmazero[foolbox]'")
     return _opened([path for _, path in named], np.array([int(match[2]) for match, _ in named]), photograph)

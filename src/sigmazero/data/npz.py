@@ -57,8 +57,7 @@ def arrange(images: Array, layout: str | None, path: Path) -> Array:
         layout = "raw" if images.ndim == 2 else "NCHW"
     elif layout is None:
         raise DataError(
-            f"{path}: cannot tell where the channels of shape {images.shape} are; "
-            "add an entry layout with the text NCHW, NHWC or raw to the file"
+            f"{path}: cannot tell where the channels of {images.shape} are; add layout, 'NCHW', 'NHWC' or 'raw'"
         )
     if layout not in LAYOUTS:
         raise DataError(f"{path}: layout {shown(layout)!r} is not one of {', '.join(LAYOUTS)}")
@@ -83,8 +82,7 @@ def _check_images(images: Array, path: Path, bounds: tuple[Any, Any] | None) -> 
     low, high = float(images.min(initial=0)), float(images.max(initial=0))
     if bounds is None and not (low >= 0 and high <= 1):
         raise DataError(
-            f"{path}: float images range from {images.min():g} to {images.max():g}; give the bounds of the values, "
-            f"such as bounds=({low:g}, {high:g}), or store them in [0, 1]"
+            f"{path}: float images range from {images.min():g} to {images.max():g}; give bounds=({low:g}, {high:g})"
         )
 
 

@@ -128,16 +128,12 @@ class Rows:
     def __post_init__(self) -> None:
         """Refuse tensors that do not describe the same rows."""
         if not self.images.is_floating_point() or self.images.ndim < 2:
-            raise DataError(
-                f"images of {self.name} must be a float tensor of shape (rows, ...), "
-                f"got {self.images.dtype} {tuple(self.images.shape)}; divide 8-bit values by 255 first"
-            )
+            seen = f"{self.images.dtype} {tuple(self.images.shape)}"
+            raise DataError(f"images of {self.name} are {seen}; give float of shape (rows, ...), divide 8-bit by 255")
         for word, tensor in (("labels", self.labels), ("ids", self.ids)):
             if tensor.dtype != torch.int64 or tensor.shape != (len(self.images),):
-                raise DataError(
-                    f"{word} of {self.name} must be int64 of shape ({len(self.images)},), "
-                    f"got {tensor.dtype} {tuple(tensor.shape)}"
-                )
+                seen = f"{tensor.dtype} of shape {tuple(tensor.shape)}"
+                raise DataError(f"{word} of {self.name} are {seen}; give int64 of shape ({len(self.images)},)")
         if self.names is None and self.space is not None and self.space.names is not None:
             object.__setattr__(self, "names", tuple(self.space.names))
         for word, names in (("names", self.names or ()), ("classes", self.classes or ())):
@@ -329,8 +325,5 @@ def _span(rows: slice, n_total: int) -> range:
     stride = 1 if rows.step is None else rows.step
     # Python's own slices cut silently; a row that does not exist is more often a mistake than a wish.
     if first < 0 or last > n_total or first >= last or stride < 1:
-        raise DataError(
-            f"rows {first}:{last}:{stride} do not fit; there are {n_total} rows, so use "
-            f"start:stop with 0 <= start < stop <= {n_total} and a step of at least 1"
-        )
+        raise DataError(f"rows {first}:{last}:{stride} do not fit; there are {n_total} rows, and a step is 1 or more")
     return range(first, last, stride)

@@ -128,8 +128,7 @@ def _robustbench(name: str, pretrained: bool, model_dir: Any) -> tuple[nn.Module
         return library.load_model(last, dataset=dataset, threat_model=threat, **folder), None
     except KeyError as error:
         raise zoo.UnknownModel(
-            f"RobustBench has no model {last!r} for the data set {dataset} and the threat model {threat} "
-            f"(no {error}); write robustbench:DATASET/THREAT/NAME"
+            f"RobustBench has no {last!r} for {dataset}, {threat}; write robustbench:DATASET/THREAT/NAME"
         ) from error
 
 
@@ -138,8 +137,7 @@ def _torchvision(name: str, pretrained: bool, model_dir: Any) -> tuple[nn.Module
         library = importlib.import_module("torchvision.models")
     except Exception as error:  # a broken installation fails in many ways besides ImportError
         raise MissingExtra(
-            f"the model 'torchvision:{name}' needs the package 'torchvision', which cannot be imported "
-            f"({type(error).__name__}: {error}); install it with: pip install torchvision"
+            f"'torchvision:{name}' needs torchvision ({one_line(error)}); pip install torchvision"
         ) from error
     if name not in (known := library.list_models(module=library)):
         raise zoo.UnknownModel(f"torchvision has no classifier {name!r}; {hint(name, known)}")

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from sigmazero.core.files import disguise, replacing, search
 from sigmazero.core.messages import one_line, shown
 from sigmazero.models import zoo
-from sigmazero.models.architectures.external import convert
+from sigmazero.models.architectures import convert
 from sigmazero.models.zoo import WeightFile, ZooEntry
 
 CONTAINERS = ("state_dict", "model_state_dict", "model", "net", "network", "params")
@@ -118,10 +118,7 @@ def fetch(code: str, directory: str | os.PathLike[str] | None = None, progress: 
                 verify(target, weight)
                 continue
         if weight.url is None:
-            raise DownloadError(
-                f"{entry.code} cannot be downloaded automatically. Published at: {entry.source}\n"
-                f"Download it there and save it as {target}"
-            )
+            raise DownloadError(f"{entry.code} must be downloaded by hand, from {entry.source}; save it as {target}")
         try:
             with replacing(target) as part:
                 torch.hub.download_url_to_file(weight.url, str(part), progress=bar)
@@ -164,13 +161,11 @@ def read(path: str | os.PathLike[str]) -> dict[str, Tensor]:
         named = re.search(r"GLOBAL (\S+)", str(error)) if isinstance(error, pickle.UnpicklingError) else None
         if named is not None:
             raise WeightsError(
-                f"{path} is refused: it holds Python objects besides tensors ({shown(named[1])}), and loading them "
-                "would run code from the file. If you trust it, load it yourself and save model.state_dict() to a new "
-                "file"
+                f"{path} is refused: it holds Python objects ({shown(named[1])}), which run code when they are loaded; "
+                "if you trust it, load it yourself and save model.state_dict()"
             ) from None
         raise WeightsError(
-            f"{path} is damaged, incomplete, or not a checkpoint ({one_line(error)}); download it again, or save "
-            "model.state_dict()"
+            f"{path} is damaged, incomplete, or not a checkpoint ({one_line(error)}); get it again"
         ) from error
     return {key: value.float() if value.is_floating_point() else value for key, value in _state_dict(path, data)}
 

@@ -1,6 +1,5 @@
 """Wide residual networks in the two published spellings (C1, C5 and C6, C9)."""
 
-from collections.abc import Sequence
 from itertools import pairwise
 
 import torch.nn.functional as F
@@ -45,18 +44,11 @@ class DMWideResNet(nn.Module):
     The statistics are fixed and no part of the state dict, as in the published layout.
     """
 
-    def __init__(
-        self,
-        depth: int = 28,
-        width: int = 10,
-        act: str = "silu",
-        mean: Sequence[float] = KNOWN["cifar10"][0],
-        std: Sequence[float] = KNOWN["cifar10"][1],
-    ) -> None:
+    def __init__(self, depth: int = 28, width: int = 10, act: str = "silu") -> None:
         super().__init__()
         blocks, channels = _shape(depth, width)
         self.act = activation(act)
-        self.normalize = Normalize(mean, std)
+        self.normalize = Normalize(*KNOWN["cifar10"])
         self.init_conv = conv(3, channels[0], 3)
         self.layer = nn.Sequential(
             *(

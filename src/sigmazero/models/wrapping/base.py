@@ -196,8 +196,7 @@ def _numbers(answer: Any) -> Array:
     values = np.asarray(answer)
     if values.dtype.kind not in "fiub":
         raise TypeError(
-            f"the model returned {values.dtype} values, not scores; if they are labels write sz.wrap(model, "
-            "gives='labels', classes=[...])"
+            f"the model returned {values.dtype} values; are they labels? sz.wrap(model, gives='labels', classes=[...])"
         )
     wide = np.float64 if values.dtype.kind != "f" or values.dtype.itemsize > 4 else np.float32
     return np.array(values, dtype=wide, order="C")
@@ -208,8 +207,7 @@ def guess(answer: Tensor) -> Gives:
     if answer.ndim == 1 or answer.shape[1] == 1:
         seen = f", from {float(answer.min()):.4g} to {float(answer.max()):.4g}" if len(answer) else ""
         raise ValueError(
-            f"the model returned one number per row{seen}; say what it is: sz.wrap(model, gives='probabilities') for "
-            "the probability of class 1, or gives='scores' for a score that is above 0 for class 1"
+            f"the model returned one number per row{seen}; say gives='probabilities', or gives='scores', of class 1"
         )
     whole = (answer.sum(1) - 1).abs() < 1e-4
     return "probabilities" if len(answer) and bool(((answer >= 0).all(1) & whole).all()) else "scores"

@@ -79,10 +79,8 @@ class SklearnModel(ArrayModel):
         usual = [name for name in having if not (pairs and name == "decision_function")]
         self.method = method or (usual or ["predict"])[0]
         if self.method not in having:
-            raise ValueError(
-                f"method={self.method!r}: {type(model).__name__} can be asked by {', '.join(having) or 'nothing here'}"
-                "; is it fitted, and a classifier?"
-            )
+            names = ", ".join(having) or "none"
+            raise ValueError(f"method={self.method!r}: {type(model).__name__} has {names}; is it a fitted classifier?")
         own = getattr(model, "classes_", None)
         classes = np.asarray(own).tolist() if classes is None and own is not None else classes
         self.table, self.order = table, None if table is None or classes is None else table.places(classes)
@@ -129,10 +127,9 @@ class SklearnModel(ArrayModel):
         if names is None:
             return values
         if values.shape[1] != len(names):
+            fitted = f"{type(self.model).__name__} was fitted on {len(names)} columns"
             raise ValueError(
-                f"the {type(self.model).__name__} was fitted on {len(names)} columns ({', '.join(map(str, names[:5]))}"
-                f", …) and is called with {values.shape[1]} features; say which table they are of: "
-                "sz.wrap(model, table=table)"
+                f"{fitted}, not {values.shape[1]}; say of which table they are: sz.wrap(model, table=table)"
             )
         return importlib.import_module("pandas").DataFrame(values, columns=names)
 
@@ -358,8 +355,7 @@ class KerasModel(ArrayModel):
         wanted, given = self.shape, x.shape[1:]
         if len(wanted) == len(given) and any(a not in (None, b) for a, b in zip(wanted, given, strict=True)):
             raise ValueError(
-                f"the Keras model {self.model.name} takes rows of shape {wanted}, not {given}; give images with the "
-                "channels first: x.permute(0, 3, 1, 2)"
+                f"the Keras model takes rows of shape {wanted}, not {given}; give images with the channels first"
             )
         return super().rows(x)
 

@@ -89,7 +89,6 @@ def published_normalisation(model: nn.Module) -> Statistics | None:
     facts = config if isinstance(config, dict) else vars(config)
     if facts.get("mean") is None or facts.get("std") is None:
         raise ValueError(
-            'the network\'s pretrained_cfg names no mean and std; write normalize="MEAN,STD", or normalize=False for a '
-            "network that takes values in [0, 1]"
+            'its pretrained_cfg has no mean and std; write normalize="MEAN,STD", or normalize=False for none'
         )
     return tuple(map(float, facts["mean"])), tuple(map(float, facts["std"]))
