@@ -11,8 +11,8 @@ from torch import nn
 
 from sigmazero.core import toml
 from sigmazero.core.inputs import hint
-from sigmazero.models.architectures import ARCHITECTURES, build
-from sigmazero.models.normalize import Normalize, check_statistics
+from sigmazero.models.architectures import build
+from sigmazero.models.normalize import Normalize
 
 CLASSES = {"mnist": 10, "cifar10": 10, "imagenet": 1000, "adult": 2}
 Digits = Annotated[str, Field(pattern="^[0-9a-f]{8,64}$")]
@@ -63,17 +63,6 @@ class ZooEntry:
     drop: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
     note: str = ""
-
-    def __post_init__(self) -> None:
-        """Refuse values that cannot be right."""
-        if self.architecture not in ARCHITECTURES:
-            raise ValueError(f"architecture is one of {', '.join(ARCHITECTURES)}, not {self.architecture!r}")
-        if (self.mean is None) != (self.std is None):
-            raise ValueError("mean and std come together")
-        if self.mean is not None and self.std is not None:
-            check_statistics(self.mean, self.std)
-        if bool(self.weights) == bool(self.bundled):
-            raise ValueError("give either weights (files to look up) or bundled (a file of this package)")
 
     @property
     def classes(self) -> int:

@@ -17,13 +17,6 @@ ACTIVATIONS: dict[str, Activation] = {
 }
 
 
-def activation(name: str) -> Activation:
-    """Look an activation up by name."""
-    if name not in ACTIVATIONS:
-        raise ValueError(f"unknown activation {name!r}; known: {', '.join(ACTIVATIONS)}")
-    return ACTIVATIONS[name]
-
-
 def conv(inputs: int, outputs: int, size: int, stride: int = 1) -> nn.Conv2d:
     """Convolution without bias that keeps the size (up to the stride)."""
     return nn.Conv2d(inputs, outputs, size, stride, padding=size // 2, bias=False)

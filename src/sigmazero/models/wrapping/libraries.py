@@ -354,9 +354,7 @@ class KerasModel(ArrayModel):
         """Refuse rows of another shape, which a model that flattens them would take."""
         wanted, given = self.shape, x.shape[1:]
         if len(wanted) == len(given) and any(a not in (None, b) for a, b in zip(wanted, given, strict=True)):
-            raise ValueError(
-                f"the Keras model takes rows of shape {wanted}, not {given}; give images with the channels first"
-            )
+            raise ValueError(f"the Keras model takes rows of shape {wanted}, not {given}; give x.permute(0, 3, 1, 2)")
         return super().rows(x)
 
     def content(self) -> str:
