@@ -244,9 +244,7 @@ def _by_type(attack: Any) -> Caller:
         if PEERS[peer].module in homes:
             return caller(attack, peer, kind.__name__)
     if not callable(attack):
-        raise TypeError(
-            f"a {type(attack).__name__} is no attack; give a function, an attack of {', '.join(CALLERS)}, or its name"
-        )
+        raise TypeError(f"a {type(attack).__name__} is no attack; give a function, or one of {', '.join(CALLERS)}")
     return Caller(attack, "", getattr(attack, "__name__", type(attack).__name__))
 
 

@@ -1,9 +1,8 @@
 """Our attacks as ART's: `SigmaZero(classifier, steps=100).generate(x, y)`, arrays in and arrays out.
 
-A `PyTorchClassifier` gives gradients, its preprocessing included where that is differentiable; any other
-classifier answers scores, for attacks that need no more. `clip_values` are the bounds (none: no bounds). With
-`targeted=True` y has the classes to reach, as indices or one-hot; without y the attack leaves the classes that the
-classifier predicts. A `mask` may be given to `generate`: 0 where a feature may not change.
+A `PyTorchClassifier` gives gradients, its preprocessing included where that is differentiable; any other classifier
+gives scores. `clip_values` are the bounds. With `targeted=True` y has the classes to reach, as indices or one-hot;
+without y the attack leaves the classes that are predicted. `mask` of `generate` is 0 where a feature may not change.
 """
 
 from typing import Any

@@ -1,11 +1,8 @@
 """Our attacks as foolbox's: `attack(fmodel, images, criterion, epsilons=[...])` gives (raw, clipped, is_adv).
 
-    from sigmazero.adapters.foolbox import SigmaZero, SparseRs
-    raw, clipped, is_adv = SigmaZero(steps=100)(fmodel, images, labels, epsilons=[5, 10, None])
-
 Attacks that look for the fewest changes are foolbox's minimisation attacks; if all epsilons are numbers, the smallest
 becomes the budget at which a sample stops. Those within a budget are its fixed-epsilon attacks. foolbox's own l0
-distance refuses epsilons that are numbers: `ChangeCount` stands in for it, and reverts a sample that has too many.
+distance refuses epsilons that are numbers, so `ChangeCount` stands in for it.
 """
 
 from typing import Any

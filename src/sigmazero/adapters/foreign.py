@@ -115,7 +115,7 @@ class Foreign(Attack):
         least = problem.clean + _reserved(problem) + 1
         if self.max_queries is not None and self.max_queries < least:
             raise ValueError(
-                f"max_queries={self.max_queries} are too few: checks may take {least - 1}; pass {least} or more"
+                f"max_queries={self.max_queries} are too few: pass {least}, as checks may take {least - 1}"
             )
         caller = self._caller
         caller.check_goal(self.name, problem.goal.narrow)
@@ -148,9 +148,7 @@ class Foreign(Attack):
         except Enough:
             return oracle.incumbents.best[rows]
         except ModuleNotFoundError as error:  # which some libraries say when an attack begins, and do not require
-            raise MissingExtra(
-                f"{self.name} needs {error.name}, which is not installed; pip install {error.name}"
-            ) from error
+            raise MissingExtra(f"{self.name} needs {error.name}: pip install {error.name}") from error
         except RuntimeError as error:
             if proxy.dead_end and "grad" in str(error):
                 has = ability_of(oracle.model)
@@ -206,9 +204,7 @@ class Points(Attack):
         missing = ~torch.isin(problem.ids.cpu(), self.numbers)
         if bool(missing.any()):
             row = int(problem.ids.cpu()[missing][0])
-            raise ValueError(
-                f"{self.name} has no point for row {row}; give ids=, the numbers of the rows in their order"
-            )
+            raise ValueError(f"{self.name} has no point for row {row}; give ids=, the numbers of all rows")
         if self.points.shape[1:] != problem.x.shape[1:]:
             shapes = f"{tuple(self.points.shape[1:])}, and inputs {tuple(problem.x.shape[1:])}"
             raise ValueError(f"{self.name} has points of shape {shapes}")

@@ -52,9 +52,7 @@ def read_idx(path: Path, rank: int) -> Array:
             data = gzip.decompress(data)
         start, expected = 4 + 4 * rank, bytes([0, 0, 8, rank])
         if data[:4] != expected:
-            raise DataError(
-                f"{path}: begins with {data[:4].hex()}, not {expected.hex()}; are images and labels swapped?"
-            )
+            raise DataError(f"{path}: begins with {data[:4].hex()}, not {expected.hex()}; are two files swapped?")
         return np.frombuffer(data, np.uint8, offset=start).reshape(struct.unpack(f">{rank}I", data[4:start]))
 
 
@@ -234,9 +232,7 @@ def _class_folders(folder: Path, classes: list[Path]) -> tuple[list[Path], list[
     names = [line.split()[0] for line in lines] or [path.name for path in classes]
     # With some classes absent, counting folders would silently shift the labels of all the others.
     if len(names) != CLASSES or not {path.name for path in classes} <= set(names):
-        raise DataError(
-            f"{folder}: has {len(classes)} classes of {CLASSES}; list the names of all in synsets.txt, in label order"
-        )
+        raise DataError(f"{folder}: has {len(classes)} classes of {CLASSES}; list all, in label order, in synsets.txt")
     pictures = [picture for path in classes for picture in sorted(path.iterdir()) if picture.suffix.lower() in ENDINGS]
     if not pictures:
         raise DataError(f"{folder}: the class folders hold no pictures; unpack the validation archive into them")

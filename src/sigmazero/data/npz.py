@@ -56,9 +56,7 @@ def arrange(images: Array, layout: str | None, path: Path) -> Array:
     elif layout is None and images.ndim in (2, 3):
         layout = "raw" if images.ndim == 2 else "NCHW"
     elif layout is None:
-        raise DataError(
-            f"{path}: cannot tell where the channels of {images.shape} are; add layout, 'NCHW', 'NHWC' or 'raw'"
-        )
+        raise DataError(f"{path}: cannot tell where the channels of shape {images.shape} are; add layout, as 'NCHW'")
     if layout not in LAYOUTS:
         raise DataError(f"{path}: layout {shown(layout)!r} is not one of {', '.join(LAYOUTS)}")
     if layout != "raw" and images.ndim == 3:
@@ -82,7 +80,7 @@ def _check_images(images: Array, path: Path, bounds: tuple[Any, Any] | None) -> 
     low, high = float(images.min(initial=0)), float(images.max(initial=0))
     if bounds is None and not (low >= 0 and high <= 1):
         raise DataError(
-            f"{path}: float images range from {images.min():g} to {images.max():g}; give bounds=({low:g}, {high:g})"
+            f"{path}: images range from {images.min():g} to {images.max():g}; give bounds=({low:g}, {high:g})"
         )
 
 

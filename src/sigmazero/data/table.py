@@ -132,11 +132,7 @@ class Column:
             spans[absent] = np.timedelta64("NaT")
             series = pandas.Series(spans.astype(f"timedelta64[{self.unit.replace('D', 's')}]"))  # pandas knows no days
             return (series if "timedelta" in str(self.dtype) else series + _start(self.dtype)).astype(self.dtype)
-        series = pandas.Series(numbers)
-        if absent.any():
-            series = series.mask(absent)
-            return series.astype(object).where(~absent, blank) if self.dtype == object else series.astype(self.dtype)
-        return series.astype(self.dtype)
+        return pandas.Series(numbers).mask(absent).astype(self.dtype)
 
     def _places(self, values: Any, absent: Array, where: str) -> Array:
         """Return the places of words; that of the last one where a value is missing."""
@@ -375,7 +371,7 @@ class Table:
         Classes are found by name. A model that numbers its classes 0, 1, … and has as many is taken at that.
         """
         found = class_places(model, self.classes)
-        if found is None and len(model) == len(self.classes) and [*model] == [*range(len(model))]:
+        if found is None and [*model] == [*range(len(self.classes))]:
             found = list(range(len(model)))
         if found is None:
             some = ", ".join(shown(each) for each in model[:8])
@@ -413,7 +409,7 @@ def _column(values: Any, is_category: bool, words: Sequence[Any] | None, fitted:
     if absent.all():
         raise DataError(f"{where}: column {values.name!r} has no values; drop it")
     none = values.dtype == object and any(value is None for value in values[absent])
-    about: dict[str, Any] = {"name": values.name, "dtype": values.dtype, "none": none}
+    about: dict[str, Any] = {"name": values.name, "dtype": values.dtype, "none": none, "missing": bool(absent.any())}
     timed = types.is_datetime64_any_dtype(values) or types.is_timedelta64_dtype(values)
     if not is_category and (timed or types.is_numeric_dtype(values) or types.is_bool_dtype(values)):
         unit = _unit(values) if timed else ""
@@ -427,26 +423,18 @@ def _column(values: Any, is_category: bool, words: Sequence[Any] | None, fitted:
             mean, deviation = (float(some.mean()), float(some.std())) if len(some) else (low, 1.0)
             if deviation <= 1e-9 * max(abs(low), abs(high)):  # rounding leaves a little where all are equal
                 deviation = 1.0
-            return Column(
-                **about,
-                kind=kind,
-                lower=low,
-                upper=high,
-                mean=mean,
-                deviation=deviation,
-                unit=unit,
-                missing=bool(absent.any()),
-            )
+            sums: dict[str, Any] = {"lower": low, "upper": high, "mean": mean, "deviation": deviation}
+            return Column(**about, **sums, kind=kind, unit=unit)
     found = _words(values, absent)
     if is_category or hasattr(values, "cat") or len(found) <= min(MAX_WORDS, max(FEW_WORDS, len(values) // 2)):
         if words is not None:
             known = {_text(word): word for word in found}
             found = [known.get(_text(word), word) for word in words]
-        made = Column(**about, kind="category", words=tuple(found), missing=bool(absent.any()))
+        made = Column(**about, kind="category", words=tuple(found))
         made._places(values, absent, where)
         return made
     gap = [None if none else np.nan] if absent.any() else []
-    return Column(**about, kind="fixed", words=(*found, *gap))
+    return Column(**{**about, "missing": False}, kind="fixed", words=(*found, *gap))
 
 
 def _words(values: Any, absent: Array) -> list[Any]:

@@ -91,7 +91,7 @@ def examine(
     """
     if images.ndim < 1 or len(images) == 0 or len(labels) != len(images):
         raise ValueError(
-            f"the doctor needs at least one row with its label, got {tuple(images.shape)} and {tuple(labels.shape)}"
+            f"at least one row and one label are needed, got {tuple(images.shape)} and {tuple(labels.shape)}"
         )
     devices = [images.device] if images.is_cuda else []
     # Leaving inference mode is what allows gradients when the caller forbids them.

@@ -56,12 +56,11 @@ def load(
     - "robustbench:NAME", "robustbench:DATASET/NAME" or "robustbench:DATASET/THREAT/NAME" (by default cifar10, Linf)
     - "torchvision:NAME" and "timm:NAME", with the weights and the normalisation that these libraries publish
     - "path/to/file.py:build" or "package.module:build": a function without arguments that returns a model, or a model
-    - a program saved by ``torch.export`` (.pt2), an ONNX file (.onnx), a pickle (.joblib, .pkl) of an estimator, or a
-      saved Keras model (.keras)
+    - a program of ``torch.export`` (.pt2), an ONNX file (.onnx), a pickled estimator (.joblib, .pkl), a Keras model
     - a module or another model itself
 
-    ``weights`` is a state dict for it, in place of the published one. ``normalize`` ("0.5,0.25", see
-    `parse_normalize`) goes in front of networks that expect normalised inputs; named models bring theirs.
+    ``weights`` is a state dict for it. ``normalize`` ("0.5,0.25", see `parse_normalize`) goes in front of networks that
+    expect normalised inputs; named models bring both.
 
     State dicts and ONNX files never run code. A code file does, and so may an exported program. A pickle or a Keras
     model runs what its maker put into it, so it needs ``trust_code=True``.
@@ -127,18 +126,14 @@ def _robustbench(name: str, pretrained: bool, model_dir: Any) -> tuple[nn.Module
     try:
         return library.load_model(last, dataset=dataset, threat_model=threat, **folder), None
     except KeyError as error:
-        raise zoo.UnknownModel(
-            f"RobustBench has no {last!r} for {dataset}, {threat}; write robustbench:DATASET/THREAT/NAME"
-        ) from error
+        raise zoo.UnknownModel(f"RobustBench has no {last!r} for {dataset}/{threat}") from error
 
 
 def _torchvision(name: str, pretrained: bool, model_dir: Any) -> tuple[nn.Module, Statistics | None]:
     try:
         library = importlib.import_module("torchvision.models")
     except Exception as error:  # a broken installation fails in many ways besides ImportError
-        raise MissingExtra(
-            f"'torchvision:{name}' needs torchvision ({one_line(error)}); pip install torchvision"
-        ) from error
+        raise MissingExtra(f"torchvision:{name}: {one_line(error)}; pip install torchvision") from error
     if name not in (known := library.list_models(module=library)):
         raise zoo.UnknownModel(f"torchvision has no classifier {name!r}; {hint(name, known)}")
     published = library.get_model_weights(name).DEFAULT
@@ -193,9 +188,7 @@ def _exported(path: Path, device: str | torch.device) -> nn.Module:
 
 def _unpickled(path: Path, trust_code: bool) -> Any:
     if not trust_code:
-        raise ValueError(
-            f"{path} may run code of the person who made it when it is loaded; if you trust it, say trust_code=True"
-        )
+        raise ValueError(f"loading {path} may run code of its maker; if you trust it, say trust_code=True")
     try:
         if path.suffix.lower() == ".keras":
             return importlib.import_module("keras").models.load_model(path)

@@ -86,9 +86,7 @@ def verify(path: Path, weight: WeightFile) -> None:
     else:
         return
     if not found.startswith(wanted):
-        raise WeightsError(
-            f"{path} is not the expected file: its {name} is {found}, expected {wanted}; delete it and get it again"
-        )
+        raise WeightsError(f"{path}: its {name} is {found}, expected {wanted}; delete it and get it again")
 
 
 def _sha256(path: Path) -> str:
@@ -164,9 +162,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Tensor]:
                 f"{path} is refused: it holds Python objects ({shown(named[1])}), which run code when they are loaded; "
                 "if you trust it, load it yourself and save model.state_dict()"
             ) from None
-        raise WeightsError(
-            f"{path} is damaged, incomplete, or not a checkpoint ({one_line(error)}); get it again"
-        ) from error
+        raise WeightsError(f"{path} is damaged, incomplete, or not a checkpoint ({one_line(error)})") from error
     return {key: value.float() if value.is_floating_point() else value for key, value in _state_dict(path, data)}
 
 
@@ -192,9 +188,7 @@ def _state_dict(path: Path, data: Any) -> Collection[tuple[str, Tensor]]:
             return data.items()
         keys = [*map(shown, data)]
         seen = f"a dictionary with {', '.join(keys[:MAX_NAMES]) or 'nothing'}{', ...' if len(keys) > MAX_NAMES else ''}"
-    raise WeightsError(
-        f"{path} holds {seen}, not a state dict; save model.state_dict(), bare or under one of {', '.join(CONTAINERS)}"
-    )
+    raise WeightsError(f"{path} holds {seen}, not a state dict; save model.state_dict()")
 
 
 # Fit into a network

@@ -95,24 +95,19 @@ def entries() -> Mapping[str, ZooEntry]:
 
 
 def find(name: str) -> ZooEntry | None:
-    """Look a model up by code or RobustBench name, whatever the case; None if there is no such model.
+    """Look a model up by code or RobustBench name, "robustbench:" before it or not; None if there is no such model.
 
-    "robustbench:" may stand before a RobustBench name.
-
-    >>> find("c5").robustbench
-    'Standard'
-    >>> find("imagenet/Engstrom2019Robustness").code
-    'I2'
-    >>> find("robustbench:Carmon2019Unlabeled").code
-    'C1'
+    >>> find("c5").robustbench, find("imagenet/Engstrom2019Robustness").code
+    ('Standard', 'I2')
     """
     wanted = name.strip().casefold()
     published = wanted.removeprefix("robustbench:")
     found = []
     for entry in entries().values():
+        known = (entry.robustbench or "").casefold()
         if entry.code.casefold() == wanted:
             return entry
-        if (known := (entry.robustbench or "").casefold()) and published in (known, f"{entry.dataset}/{known}"):
+        if known and published in (known, f"{entry.dataset}/{known}"):
             found.append(entry)
     if len(found) > 1:
         codes = " or ".join(f"{entry.code} ({entry.dataset})" for entry in found)

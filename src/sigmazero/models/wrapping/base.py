@@ -196,7 +196,7 @@ def _numbers(answer: Any) -> Array:
     values = np.asarray(answer)
     if values.dtype.kind not in "fiub":
         raise TypeError(
-            f"the model returned {values.dtype} values; are they labels? sz.wrap(model, gives='labels', classes=[...])"
+            f"the model returned {values.dtype}; for labels say sz.wrap(model, gives='labels', classes=[...])"
         )
     wide = np.float64 if values.dtype.kind != "f" or values.dtype.itemsize > 4 else np.float32
     return np.array(values, dtype=wide, order="C")
@@ -206,9 +206,7 @@ def guess(answer: Tensor) -> Gives:
     """Tell what an answer holds: probabilities where no number is negative and each row sums to 1, otherwise scores."""
     if answer.ndim == 1 or answer.shape[1] == 1:
         seen = f", from {float(answer.min()):.4g} to {float(answer.max()):.4g}" if len(answer) else ""
-        raise ValueError(
-            f"the model returned one number per row{seen}; say gives='probabilities', or gives='scores', of class 1"
-        )
+        raise ValueError(f"the model returned one number per row{seen}; say gives='probabilities' or gives='scores'")
     whole = (answer.sum(1) - 1).abs() < 1e-4
     return "probabilities" if len(answer) and bool(((answer >= 0).all(1) & whole).all()) else "scores"
 
@@ -252,6 +250,6 @@ def one_hot(labels: Any, classes: Sequence[Any]) -> NDArray[np.float64]:
     except KeyError as error:
         some = ", ".join(map(repr, list(classes)[:5])) + (", ..." if len(classes) > 5 else "")
         raise ValueError(
-            f"the model predicted the class {error.args[0]!r}, which is not among {some}; pass classes=[...]"
+            f"the model predicted {error.args[0]!r}, which is not among {some}; pass classes=[...]"
         ) from None
     return np.eye(len(classes))[columns]

@@ -97,9 +97,7 @@ class SklearnModel(ArrayModel):
         base = sys.modules.get("sklearn.base")
         known = base is not None and isinstance(model, base.BaseEstimator) and base.is_regressor(model)
         if known or type(model).__name__.endswith("Regressor"):
-            raise ValueError(
-                f"{type(model).__name__} predicts numbers, not classes; wrap a function that makes classes"
-            )
+            raise ValueError(f"{type(model).__name__} predicts numbers, not classes; wrap a function of classes")
 
     def ask(self, rows: Any) -> Any:
         """Return the answer of the method, in the order of the table's classes."""
@@ -128,9 +126,7 @@ class SklearnModel(ArrayModel):
             return values
         if values.shape[1] != len(names):
             fitted = f"{type(self.model).__name__} was fitted on {len(names)} columns"
-            raise ValueError(
-                f"{fitted}, not {values.shape[1]}; say of which table they are: sz.wrap(model, table=table)"
-            )
+            raise ValueError(f"{fitted}, not {values.shape[1]}; name their table: sz.wrap(model, table=table)")
         return importlib.import_module("pandas").DataFrame(values, columns=names)
 
     def content(self) -> str:

@@ -104,7 +104,7 @@ class LimitedModel(KnownModel):
         cost, attempt = len(x) * getattr(self.model, "cost", 1), 1
         if self.max_queries is not None and self.queries.asked + cost > self.max_queries:
             raise OutOfQueries(
-                f"max_queries={self.max_queries}: {self.queries.asked} were asked, and {cost} more are not allowed"
+                f"max_queries={self.max_queries}: {self.queries.asked} were asked, {cost} more are too many"
             )
         parameter = next(self.model.parameters(), None) if isinstance(self.model, nn.Module) else None
         while True:
