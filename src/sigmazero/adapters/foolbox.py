@@ -64,7 +64,19 @@ class FoolboxAttack:
         """Return the count of changes, in the unit of the options."""
         return ChangeCount(self.configured.how.get("unit", "feature"))
 
-    def _run(self, model: Any, inputs: Any, criterion: Any, budget: float | None) -> Any:
+    def run(
+        self,
+        model: Any,
+        inputs: Any,
+        criterion: Any,
+        *,
+        early_stop: float | None = None,
+        epsilon: float | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Return the sparsest inputs, or those with at most epsilon changes; clean ones where there is none."""
+        _base().raise_if_kwargs(kwargs)
+        budget = early_stop if epsilon is None else epsilon
         tensors = _base().ep
         x, restore = tensors.astensor_(inputs)
         criteria, criterion = PEERS["foolbox"].load("criteria"), _base().get_criterion(criterion)
@@ -82,28 +94,9 @@ class FoolboxAttack:
         return restore(tensors.astensor(self.configured.run(model, x.raw, y, **options).x_adv))
 
 
-class Minimization(FoolboxAttack):
-    """a minimisation attack of foolbox."""
-
-    def run(self, model: Any, inputs: Any, criterion: Any, *, early_stop: float | None = None, **kwargs: Any) -> Any:
-        """Return the sparsest adversarial inputs; clean ones where there is none."""
-        _base().raise_if_kwargs(kwargs)
-        return self._run(model, inputs, criterion, early_stop)
-
-
-class FixedEpsilon(FoolboxAttack):
-    """a fixed-epsilon attack of foolbox."""
-
-    def run(self, model: Any, inputs: Any, criterion: Any, *, epsilon: float, **kwargs: Any) -> Any:
-        """Return adversarial inputs with at most epsilon changes; clean ones where there is none."""
-        _base().raise_if_kwargs(kwargs)
-        return self._run(model, inputs, criterion, epsilon)
-
-
 def _native(attack: Attack) -> Any:
-    if attack.kind == "budget":
-        return native((FixedEpsilon, _base().FixedEpsilonAttack), attack, __name__)
-    return native((Minimization, _base().MinimizationAttack), attack, __name__)
+    base = _base().FixedEpsilonAttack if attack.kind == "budget" else _base().MinimizationAttack
+    return native((FoolboxAttack, base), attack, __name__)
 
 
 def wrap(attack: str | Attack, **options: Any) -> Any:

@@ -9,7 +9,8 @@ import pickle
 import re
 import struct
 import tarfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -135,12 +136,16 @@ def read_folder(folder: Path) -> Source:
     files = [path for some in by_kind for path in some]
     if not files:
         raise DataError(f"{folder}: has no sub-folders with pictures; make one for each class ({', '.join(ENDINGS)})")
-    modes = {_read(path, lambda picture: picture.mode) for path in files}
+    modes = set()
+    for path in files:
+        with _picture(path) as picture:
+            modes.add(picture.mode)
     grey, deep = modes <= {*GREY, *DEEP}, bool(modes & {*DEEP})
     turned = require("PIL.ImageOps", "data", "reading pictures").exif_transpose
 
     def read(path: Path) -> Array:
-        values: Array = _read(path, lambda picture: channels_first(turned(picture), grey))
+        with _picture(path) as picture:
+            values = channels_first(turned(picture), grey)
         return values if values.dtype == np.float32 or not deep else values.astype(np.float32) / np.float32(255)
 
     labels = np.repeat(np.arange(len(kinds)), [len(some) for some in by_kind])
@@ -163,10 +168,11 @@ def channels_first(picture: Any, grey: bool | None = None) -> Array:
     return values[None] if grey else np.ascontiguousarray(values.transpose(2, 0, 1))
 
 
-def _read(path: Path, take: Callable[[Any], Any]) -> Any:
+@contextmanager
+def _picture(path: Path) -> Iterator[Any]:
     pillow = require("PIL.Image", "data", "reading pictures")
     with reading(path), pillow.open(path) as picture:
-        return take(picture)
+        yield picture
 
 
 def _opened(files: Sequence[Path], labels: Array, read: Callable[[Path], Array], **more: Any) -> Source:
@@ -210,8 +216,8 @@ def photograph(path: Path, straight: bool = False) -> Array:
     """Read a photo as (3, 224, 224) bytes: resized straight, or shorter side to 256 and centre crop."""
     bilinear = require("PIL.Image", "data", "reading pictures").Resampling.BILINEAR
 
-    def turn(picture: Any) -> Array:
-        picture = picture.convert("RGB")
+    with _picture(path) as opened:
+        picture = opened.convert("RGB")
         if straight:
             picture = picture.resize((SIDE, SIDE), bilinear)
         else:
@@ -221,9 +227,6 @@ def photograph(path: Path, straight: bool = False) -> Array:
             left, top = (round((side - SIDE) / 2) for side in picture.size)
             picture = picture.crop((left, top, left + SIDE, top + SIDE))
         return np.asarray(picture, dtype=np.uint8).transpose(2, 0, 1)
-
-    values: Array = _read(path, turn)
-    return values
 
 
 def _class_folders(folder: Path, classes: list[Path]) -> tuple[list[Path], list[int]]:

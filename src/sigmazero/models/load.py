@@ -88,10 +88,7 @@ def _known(entry: zoo.ZooEntry, weights: Any, model_dir: Any, normalize: Any) ->
         files.locate(entry, model_dir)  # a missing file is reported before a large network is built
     with torch.device("cpu"):  # whatever torch's default device is; `load` moves it afterwards
         network = entry.build()
-        if weights is None:
-            files.load_entry(network, entry, model_dir)
-        else:
-            files.load_file(network, weights, entry)
+        files.fill(network, entry, weights, model_dir)
         return entry.normalized(network)
 
 
@@ -100,7 +97,7 @@ def _finished(model: nn.Module, weights: Any, normalize: str | Statistics | None
     if weights is not None:
         if isinstance(model, TorchFunction):
             raise ValueError(f"weights={os.fspath(weights)!r} need a torch module to go into, not {model}")
-        files.load_file(model, weights)
+        files.fill(model, path=weights)
     if normalize is None:
         return model
     mean, std = parse_normalize(normalize) if isinstance(normalize, str) else normalize

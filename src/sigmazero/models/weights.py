@@ -217,28 +217,25 @@ def _rename(state: Mapping[str, Tensor], rule: Callable[[str], str]) -> dict[str
     return renamed
 
 
-def load_file(network: nn.Module, path: str | os.PathLike[str], entry: ZooEntry | None = None) -> None:
-    """Load one file with all the weights of a network, with an entry's key clean-ups where it is known."""
-    _load(network, [(Path(path), "")], entry)
-
-
-def load_entry(network: nn.Module, entry: ZooEntry, model_dir: str | os.PathLike[str] | None = None) -> None:
-    """Find, verify and load the published files of an entry."""
-    paths = locate(entry, model_dir)
-    for path, weight in zip(paths, entry.weights, strict=False):
-        verify(path, weight)
-    parts = [weight.into for weight in entry.weights] or [""]
-    _load(network, list(zip(paths, parts, strict=True)), entry)
-
-
-def _load(network: nn.Module, files: list[tuple[Path, str]], entry: ZooEntry | None) -> None:
-    """Load files, each into the part of the network with its prefix; they must fill all of it."""
+def fill(
+    network: nn.Module,
+    entry: ZooEntry | None = None,
+    path: str | os.PathLike[str] | None = None,
+    model_dir: str | os.PathLike[str] | None = None,
+) -> None:
+    """Fill a network with weights: with one file of all of them, or with an entry's own files, which are verified."""
+    files = [(Path(path), "")] if path is not None else []
+    if entry is not None and path is None:
+        weights = entry.weights or (WeightFile(entry.bundled or ""),)
+        files = [(file, weight.into) for file, weight in zip(locate(entry, model_dir), weights, strict=True)]
+        for (file, _), weight in zip(files, weights, strict=True):
+            verify(file, weight)
     own = network.state_dict()
     cut, drop, optional = (entry.strip_characters, entry.drop, entry.optional) if entry else (0, (), ())
     state: dict[str, Tensor] = {}
-    for path, into in files:
+    for file, into in files:
         expected = {key.removeprefix(into) for key in own if key.startswith(into)}
-        part = tidy(read(path), expected, cut=cut, drop=drop)
+        part = tidy(read(file), expected, cut=cut, drop=drop)
         state |= {into + key: value for key, value in part.items()}
     if entry and entry.architecture == "timm":
         state = convert(network, state)
@@ -248,6 +245,5 @@ def _load(network: nn.Module, files: list[tuple[Path, str]], entry: ZooEntry | N
         network.load_state_dict({**omitted, **state})
     except RuntimeError as error:  # which names every entry that is missing, unexpected or of another shape
         why = " ".join(str(error).split()).partition(": ")[2]
-        why = why if len(why) <= MAX_TEXT else f"{why[:MAX_TEXT]}..."
-        names = ", ".join(str(path) for path, _ in files)
-        raise WeightsError(f"{names} does not fit the network {type(network).__name__}: {why}") from None
+        names = ", ".join(str(file) for file, _ in files)
+        raise WeightsError(f"{names} does not fit the network {type(network).__name__}: {why[:MAX_TEXT]}") from None
