@@ -23,7 +23,9 @@ class Peer:
         try:
             return importlib.import_module(f"{self.module}.{part}" if part else self.module)
         except Exception as error:  # a broken installation fails in many ways besides ImportError
-            raise MissingExtra(f"{self.package} {version} does not work ({error}); repair it: {self.advice}") from error
+            raise MissingExtra(
+                f"{self.package} {version} does not work ({error!r}); repair it: {self.advice}"
+            ) from error
 
     @property
     def version(self) -> str:

@@ -107,4 +107,5 @@ def _find(dataset: Dataset, data_dir: str | Path | None) -> Source:
 
 def _check(dataset: Dataset, shape: tuple[int, ...], last: int) -> None:
     if shape != dataset.shape or last >= dataset.classes:
-        raise DataError(f"{dataset.name} has no images of shape {shape} and labels to {last}; load by path")
+        seen = f"images of shape {shape} and labels to {last}"
+        raise DataError(f"{dataset.name} has no {seen}; these are other files, load them by their path")

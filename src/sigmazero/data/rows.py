@@ -144,7 +144,7 @@ class Rows:
         if self.names is not None and len(self.names) != features:
             raise DataError(f"{len(self.names)} names for {features} features of {self.name}; name each feature once")
         if self.classes is not None and len(self.labels) and top >= len(self.classes):
-            raise DataError(f"label {top} of {self.name} has no name; name all classes, not {len(self.classes)}")
+            raise DataError(f"label {top} of {self.name} has no name; {len(self.classes)} are named, name all")
         if self.space is not None:
             self._check_space(self.space)
 

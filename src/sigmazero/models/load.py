@@ -123,7 +123,7 @@ def _robustbench(name: str, pretrained: bool, model_dir: Any) -> tuple[nn.Module
     try:
         return library.load_model(last, dataset=dataset, threat_model=threat, **folder), None
     except KeyError as error:
-        raise zoo.UnknownModel(f"RobustBench has no {last!r} for {dataset}/{threat}") from error
+        raise zoo.UnknownModel(f"RobustBench has no {last!r} for {dataset}/{threat}: DATASET/THREAT/NAME") from error
 
 
 def _torchvision(name: str, pretrained: bool, model_dir: Any) -> tuple[nn.Module, Statistics | None]:

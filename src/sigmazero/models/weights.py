@@ -162,7 +162,8 @@ def read(path: str | os.PathLike[str]) -> dict[str, Tensor]:
                 f"{path} is refused: it holds Python objects ({shown(named[1])}), which run code when they are loaded; "
                 "if you trust it, load it yourself and save model.state_dict()"
             ) from None
-        raise WeightsError(f"{path} is damaged, incomplete, or not a checkpoint ({one_line(error)})") from error
+        why = one_line(error)
+        raise WeightsError(f"{path} is damaged, incomplete, or not a checkpoint ({why}); get it again") from error
     return {key: value.float() if value.is_floating_point() else value for key, value in _state_dict(path, data)}
 
 
