@@ -258,6 +258,7 @@ def test_classes_are_sorted_as_the_numbers_they_are(tmp_path):
         ('label = "loan"\n[split]\ncolumn = "split"', "part"),
         ('label = "loan"\n[categories]\njob = 3', "job"),
         (NOTES.replace('"nurse", ', ""), "row 1, column 'job': 'nurse'"),
+        (NOTES.replace('"?"', '"?", "cook"'), "two features are called 'job=cook'"),
         ('classes = ["no"]\n' + NOTES, "row 1, column 'loan': 'yes'"),
         (NOTES.replace('part = "test"', 'part = "x"'), "'x'"),
         ('label = "loan"\ndrop = ["age", "job", "sex", "gain", "split"]', "no column is left"),

@@ -136,8 +136,8 @@ class Column:
 
     def _places(self, values: Any, absent: Array, where: str) -> Array:
         """Return the places of words; that of the last one where a value is missing."""
-        known = [word for word in self.words if not _blank(word)]
-        found: Array = _pandas().Index(known, dtype=object).get_indexer(values.astype(object))
+        known = {word: place for place, word in enumerate(self.words) if not _blank(word)}
+        found = np.array([known.get(value, -1) for value in values.astype(object)], dtype=np.int64)
         found[absent] = len(self.words) - 1
         if (found < 0).any():
             raise _wrong(values, found < 0, where, f"is not one of {_some(self.words)}")
