@@ -11,7 +11,7 @@ from torch import nn
 
 import sigmazero as sz
 from sigmazero import data
-from sigmazero.models import Normalize, UnknownModel, WeightsError, load, zoo
+from sigmazero.models import UnknownModel, WeightsError, load, zoo
 from sigmazero.models.architectures import build
 
 CODE = """
@@ -53,18 +53,6 @@ def code(tmp_path, monkeypatch):
     yield tmp_path / "network.py"
     for name in ("neighbour", "later", "network"):
         sys.modules.pop(name, None)
-
-
-def test_known_models_are_normalised(tmp_path):
-    network = zoo.get("resnet20").build()
-    torch.save(network.state_dict(), tmp_path / "w.pth")
-    model = load("ResNet20", weights=tmp_path / "w.pth")
-    x = torch.rand(2, 3, 32, 32)
-    wanted = network.eval()(Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))(x))
-    assert torch.equal(model(x), wanted)
-    assert not any(parameter.requires_grad for parameter in model.parameters())
-    with pytest.raises(ValueError, match="resnet20 brings its own normalisation"):
-        load("resnet20", weights=tmp_path / "w.pth", normalize="0.5,0.5")
 
 
 def test_code_in_a_file(code, tmp_path):

@@ -73,9 +73,9 @@ def test_round_trip_through_a_file_in_the_published_layout(code, tmp_path):
     save(entry, tmp_path, PUBLISHED[code](state))
     network = entry.build()
     if entry.weights[0].sha256 or entry.weights[0].blob:  # the made-up file has another hash, and is given by name
-        weights.load_file(network, tmp_path / entry.weights[0].file, entry)
+        weights.fill(network, entry, tmp_path / entry.weights[0].file)
     else:
-        weights.load_entry(network, entry, tmp_path)
+        weights.fill(network, entry, model_dir=tmp_path)
     loaded = network.state_dict()
     parts = [weight.into for weight in entry.weights]
     for key, value in state.items():
@@ -89,7 +89,7 @@ def test_old_files_without_batch_counters(modern, tmp_path):
     state = {k: v for k, v in network.state_dict().items() if not k.endswith("num_batches_tracked")}
     data = {"best_prec1": 91.7, "state_dict": wrapped(state, "module.")}
     torch.save(data, tmp_path / "r.th", _use_new_zipfile_serialization=modern)
-    weights.load_file(other, tmp_path / "r.th", zoo.get("resnet20"))
+    weights.fill(other, zoo.get("resnet20"), tmp_path / "r.th")
     assert all(torch.equal(value, other.state_dict()[key]) for key, value in state.items())
 
 

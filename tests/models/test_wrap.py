@@ -65,12 +65,13 @@ def test_two_classes_with_any_names(digits):
         wrapped: Any = sz.wrap(model)
         named = model.predict(images.flatten(1).double().numpy())
         assert wrapped.classes == ("large", "little")
-        assert torch.equal(wrapped(images).argmax(1), wrapped.index(named))
+        columns = torch.tensor([wrapped.classes.index(name) for name in named])
+        assert torch.equal(wrapped(images).argmax(1), columns)
     with pytest.raises(ValueError, match=r"'huge'.*'large', 'little'"):
-        wrapped.index(["huge"])
+        sz.wrap(lambda a: ["huge"] * len(a), kind="numpy", gives="labels", classes=["large", "little"])(images)
     only = sz.wrap(model, method="predict")
     assert only.ability == "labels"
-    assert torch.equal(only(images), nn.functional.one_hot(wrapped.index(named)).double())
+    assert torch.equal(only(images), nn.functional.one_hot(columns).double())
     assert torch.equal(sz.wrap(model.predict)(images), only(images))
 
 

@@ -64,41 +64,32 @@ class Caller:
         return {p.name: p.default for p in found if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
 
     @property
-    def _steps(self) -> str | None:
+    def steps_name(self) -> str | None:
         """Return its name for the number of steps, where that is a number."""
-        return next((name for name in STEPS if type(self.accepts.get(name)) is int or self._requires(name)), None)
-
-    def _requires(self, name: str) -> bool:
-        return self.accepts.get(name) is REQUIRED
+        has = self.accepts
+        return next((name for name in STEPS if type(has.get(name)) is int or has.get(name) is REQUIRED), None)
 
     def steps_of(self, options: dict[str, Any]) -> int:
         """Take the number of steps out of the options, or return its default; 1 where it has none."""
+        name = self.steps_name
         if self.made:
             steps = getattr(self.thing, "steps", getattr(self.thing, "max_iter", 1))
             return steps if type(steps) is int and steps >= 1 else 1
-        if self._steps is None:
+        if name is None:
             return 1
-        value = options.pop(self._steps, 1 if self._requires(self._steps) else self.accepts[self._steps])
+        value = options.pop(name, 1 if self.accepts[name] is REQUIRED else self.accepts[name])
         if type(value) is not int or value < 1:
-            raise ValueError(f"{self.title}: {self._steps}={value!r} must be a whole number, 1 or more")
+            raise ValueError(f"{self.title}: {name}={value!r} must be a whole number, 1 or more")
         return value
-
-    def with_steps(self, options: dict[str, Any], steps: int) -> dict[str, Any]:
-        """Return the options with the number of steps among them."""
-        return options if self._steps is None else {**options, self._steps: steps}
 
     def check_options(self, options: dict[str, Any]) -> None:
         """Refuse options that it does not take."""
-        if self.made:
-            if options:
-                raise TypeError(f"{self.title} was made already; give {', '.join(options)} when you make it")
-            return
-        if any(p.kind is p.VAR_KEYWORD for p in inspect.signature(self.thing).parameters.values()):
-            return
+        if self.made and options:
+            raise TypeError(f"{self.title} was made already; give {', '.join(options)} when you make it")
         known = [*self.accepts, *self.extra]
-        for name in options:
-            if name not in known:
-                raise TypeError(f"{self.title} has no option {name!r}; {hint(name, known)}")
+        wrong = next((name for name in options if name not in known), None)
+        if wrong and not any(p.kind is p.VAR_KEYWORD for p in inspect.signature(self.thing).parameters.values()):
+            raise TypeError(f"{self.title} has no option {wrong!r}; {hint(wrong, known)}")
 
     def check_goal(self, name: str, targeted: bool) -> None:
         """Refuse a goal that it does not have."""
@@ -253,10 +244,7 @@ def _by_type(attack: Any) -> Caller:
         if PEERS[peer].module in homes:
             return caller(attack, peer, kind.__name__)
     if not callable(attack):
-        raise TypeError(
-            f"a {type(attack).__name__} is no attack; give a function (model, inputs, labels) -> inputs, an attack of "
-            f"{', '.join(CALLERS)}, or its name, such as 'foolbox:L0FMNAttack'"
-        )
+        raise TypeError(f"a {type(attack).__name__} is no attack; give a function, or one of {', '.join(CALLERS)}")
     return Caller(attack, "", getattr(attack, "__name__", type(attack).__name__))
 
 

@@ -54,20 +54,12 @@ def configure(attack: str | Attack, options: Mapping[str, Any]) -> Configured:
 
 
 def class_name(name: str) -> str:
-    """Return the name of an attack's class.
-
-    >>> class_name("sigma-zero"), class_name("pgd-l0-paper")
-    ('SigmaZero', 'PgdL0Paper')
-    """
+    """Return the name of an attack's class, such as PgdL0Paper for pgd-l0-paper."""
     return "".join(part[:1].upper() + part[1:] for part in name.split("-"))
 
 
 def function_name(name: str) -> str:
-    """Return the name of an attack's function.
-
-    >>> function_name("sigma-zero-star")
-    'sigma_zero_star'
-    """
+    """Return the name of an attack's function, such as sigma_zero_star for sigma-zero-star."""
     return name.replace("-", "_")
 
 
@@ -88,19 +80,17 @@ class Natives:
         self._made: dict[str, Any] = {}
 
     def __call__(self, name: str) -> Any:
-        """Return the attack with this name."""
+        """Return the attack with this name: its own or, where that is a class, the one at the top level."""
         if name not in self._made:
-            attack = next((each for each in list(ATTACKS.values()) if name in self._words(each)), None)
-            if attack is None:
+            for attack in list(ATTACKS.values()):
+                own = self.word is class_name and getattr(type(attack), "name", None) == attack.name
+                if name == self.word(attack.name) or (own and name == type(attack).__name__):
+                    self._made[name] = self.make(attack)
+                    break
+            else:
                 known = ", ".join(map(self.word, ATTACKS))
                 raise AttributeError(f"module {self.module!r} has no attribute {name!r}; its attacks are: {known}")
-            self._made[name] = self.make(attack)
         return self._made[name]
-
-    def _words(self, attack: Attack) -> tuple[str, ...]:
-        """Return the names of an attack here: its own, and where that is a class, the one at the top level too."""
-        own = self.word is class_name and getattr(type(attack), "name", None) == attack.name
-        return (self.word(attack.name), type(attack).__name__) if own else (self.word(attack.name),)
 
     def names(self) -> list[str]:
         """List all names of the module."""
@@ -111,6 +101,15 @@ def native(bases: tuple[type, ...], attack: Attack, module: str) -> type:
     """Return the class of one attack: the bridge's class for all of them, on a base class of the library."""
     doc = f"{attack.name} as {inspect.getdoc(bases[0])}\n\nOptions, besides those of `Attack.run`: {_options(attack)}."
     return type(class_name(attack.name), bases, {"sigmazero": attack, "__doc__": doc, "__module__": module})
+
+
+def simple(function: Callable[..., Any], attack: Attack, module: str) -> Callable[..., Any]:
+    """Return the function of one attack, made from a bridge's `run`, with a name and a docstring."""
+    made = partial(function, attack.name)
+    made.__name__ = made.__qualname__ = function_name(attack.name)  # type: ignore[attr-defined]
+    made.__doc__ = f"{attack.name}: {inspect.getdoc(function)}\n\nIts options: {_options(attack)}."
+    made.__module__ = module
+    return made
 
 
 def _options(attack: Attack) -> str:
@@ -127,18 +126,3 @@ class Inside(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Ask the wrapper."""
         return self._answer(x)
-
-
-def labels_of(y: Any, device: torch.device) -> Tensor:
-    """Return class numbers, from numbers or from rows with one score per class."""
-    values = torch.as_tensor(y, device=device)
-    return values.argmax(1) if values.ndim == 2 and values.shape[1] > 1 else values.reshape(-1).long()
-
-
-def simple(function: Callable[..., Any], attack: Attack, module: str) -> Callable[..., Any]:
-    """Return the function of one attack, made from a bridge's `run`, with a name and a docstring."""
-    made = partial(function, attack.name)
-    made.__name__ = made.__qualname__ = function_name(attack.name)  # type: ignore[attr-defined]
-    made.__doc__ = f"{attack.name}: {inspect.getdoc(function)}\n\nIts options: {_options(attack)}."
-    made.__module__ = module
-    return made

@@ -24,8 +24,7 @@ class Peer:
             return importlib.import_module(f"{self.module}.{part}" if part else self.module)
         except Exception as error:  # a broken installation fails in many ways besides ImportError
             raise MissingExtra(
-                f"{self.package} {version} is installed and cannot be imported ({type(error).__name__}: {error}); "
-                f"repair it with: {self.advice}"
+                f"{self.package} {version} does not work ({error!r}); repair it: {self.advice}"
             ) from error
 
     @property

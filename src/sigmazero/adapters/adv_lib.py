@@ -1,8 +1,8 @@
 """Our attacks in adv-lib's shape: `sigma_zero(model, inputs, labels, targeted=False, num_steps=100) -> inputs`.
 
-adv-lib itself is not needed. With `targeted=True` labels are the classes to reach; a sample that could not be fooled
-comes back unchanged. The names that adv-lib and the authors' σ-zero have for its parameters are understood. Some
-harnesses pass `targets` beside the labels; they are the classes to reach when `targeted` is set.
+adv-lib itself is not needed. With `targeted=True` labels, or `targets` where some harness passes them too, are the
+classes to reach; a sample that could not be fooled comes back unchanged. The names that adv-lib and the authors'
+σ-zero have for parameters are understood.
 
 >>> import torch
 >>> from sigmazero.adapters.adv_lib import sigma_zero

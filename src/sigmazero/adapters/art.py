@@ -1,9 +1,8 @@
 """Our attacks as ART's: `SigmaZero(classifier, steps=100).generate(x, y)`, arrays in and arrays out.
 
-A `PyTorchClassifier` gives gradients, its preprocessing included where that is differentiable; any other
-classifier answers scores, for attacks that need no more. `clip_values` are the bounds (none: no bounds). With
-`targeted=True` y has the classes to reach, as indices or one-hot; without y the attack leaves the classes that the
-classifier predicts. A `mask` may be given to `generate`: 0 where a feature may not change.
+A `PyTorchClassifier` gives gradients, its preprocessing included where that is differentiable; any other classifier
+gives scores. `clip_values` are the bounds. With `targeted=True` y has the classes to reach, as indices or one-hot;
+without y the attack leaves the classes that are predicted. `mask` of `generate` is 0 where a feature may not change.
 """
 
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sigmazero.adapters._natives import Inside, Natives, configure, labels_of, native
+from sigmazero.adapters._natives import Inside, Natives, configure, native
 from sigmazero.adapters._peers import PEERS
 from sigmazero.core.attack import Attack
 
@@ -47,25 +46,26 @@ class ArtAttack:
         model, device = _model(self.estimator)
         values = np.asarray(x, dtype=np.float32)
         inputs = torch.as_tensor(values, device=device)
-        labels = labels_of(self.estimator.predict(values) if y is None else y, device)
-        how: dict[str, Any] = {"bounds": _bounds(self.estimator, inputs)}
+        given = torch.as_tensor(self.estimator.predict(values) if y is None else y, device=device)
+        one_hot = given.ndim == 2 and given.shape[1] > 1
+        labels = given.argmax(1) if one_hot else given.reshape(-1).long()
+        clip = self.estimator.clip_values  # none, two numbers, or two arrays
+        ends = (-np.inf, np.inf) if clip is None else clip
+        lower, upper = (torch.as_tensor(np.asarray(end), dtype=inputs.dtype, device=device) for end in ends)
+        how: dict[str, Any] = {"bounds": (lower, upper)}
         if mask is not None:
             how["mask"] = torch.as_tensor(np.asarray(mask) != 0, device=device)
         found = self.configured.inputs(model, inputs, labels, targeted=self.targeted, batch_size=self.batch_size, **how)
         return found.cpu().numpy()
 
 
-def _bounds(classifier: Any, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the bounds: ART has none, two numbers, or two arrays."""
-    ends = (-np.inf, np.inf) if classifier.clip_values is None else classifier.clip_values
-    lower, upper = (torch.as_tensor(np.asarray(end), dtype=x.dtype, device=x.device) for end in ends)
-    return lower, upper
-
-
 def _model(classifier: Any) -> tuple[Any, torch.device]:
     """Return the model to attack, and its device."""
     torch_kind = PEERS["art"].load("estimators.classification").PyTorchClassifier
-    if isinstance(classifier, torch_kind) and _differentiable(classifier):
+    differentiable = PEERS["art"].load("defences.preprocessor.preprocessor").PreprocessorPyTorch
+    if isinstance(classifier, torch_kind) and all(
+        isinstance(step, differentiable) for step in classifier.preprocessing_operations
+    ):
 
         def answer(x: Tensor) -> Tensor:
             prepared, _ = classifier._apply_preprocessing(x, y=None, fit=False, no_grad=False)
@@ -74,12 +74,6 @@ def _model(classifier: Any) -> tuple[Any, torch.device]:
 
         return Inside(classifier.model, answer), classifier.device
     return Scores(classifier), torch.device("cpu")
-
-
-def _differentiable(classifier: Any) -> bool:
-    """Tell whether everything before the network lets gradients through."""
-    kind = PEERS["art"].load("defences.preprocessor.preprocessor").PreprocessorPyTorch
-    return all(isinstance(each, kind) for each in classifier.preprocessing_operations)
 
 
 class Scores:

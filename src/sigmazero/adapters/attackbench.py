@@ -1,15 +1,9 @@
 """Our attacks in AttackBench: `attackbench.run_attack(model, loader, sigma_zero, "l0")`.
 
 AttackBench wraps the model, counts its queries, and gives made-up answers beyond a limit, 2000 for each sample by
-default. Every attack here reads the limit from the model and stays within it, the clean check and the verification
-included:
-
-    attacks with a limit of their own (sigma-swap, query-swap)      queries = the limit
-    one forward and one backward pass a step (sigma-zero, fmn)      steps = (limit − 3) / 2, if it has more
-    all others                                                      are stopped shortly before the limit
-
-AttackBench finds the sample of a query by the nearest input. Its counts per sample equal ours in batches of one. Its
-package is not imported here.
+default. Every attack here stays within it, the clean check and the verification included: those with a limit of their
+own take it, those with a forward and a backward pass a step make fewer steps, all others are stopped shortly before it.
+Its package is not imported here.
 """
 
 from dataclasses import replace

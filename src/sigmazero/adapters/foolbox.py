@@ -1,11 +1,8 @@
 """Our attacks as foolbox's: `attack(fmodel, images, criterion, epsilons=[...])` gives (raw, clipped, is_adv).
 
-    from sigmazero.adapters.foolbox import SigmaZero, SparseRs
-    raw, clipped, is_adv = SigmaZero(steps=100)(fmodel, images, labels, epsilons=[5, 10, None])
-
 Attacks that look for the fewest changes are foolbox's minimisation attacks; if all epsilons are numbers, the smallest
 becomes the budget at which a sample stops. Those within a budget are its fixed-epsilon attacks. foolbox's own l0
-distance refuses epsilons that are numbers: `ChangeCount` stands in for it, and reverts a sample that has too many.
+distance refuses epsilons that are numbers, so `ChangeCount` stands in for it.
 """
 
 from typing import Any
@@ -67,10 +64,27 @@ class FoolboxAttack:
         """Return the count of changes, in the unit of the options."""
         return ChangeCount(self.configured.how.get("unit", "feature"))
 
-    def _run(self, model: Any, inputs: Any, criterion: Any, budget: float | None) -> Any:
+    def run(
+        self,
+        model: Any,
+        inputs: Any,
+        criterion: Any,
+        *,
+        early_stop: float | None = None,
+        epsilon: float | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Return the sparsest inputs, or those with at most epsilon changes; clean ones where there is none."""
+        _base().raise_if_kwargs(kwargs)
+        budget = early_stop if epsilon is None else epsilon
         tensors = _base().ep
         x, restore = tensors.astensor_(inputs)
-        y, targeted = _goal(_base().get_criterion(criterion))
+        criteria, criterion = PEERS["foolbox"].load("criteria"), _base().get_criterion(criterion)
+        targeted = isinstance(criterion, criteria.TargetedMisclassification)
+        if not targeted and not isinstance(criterion, criteria.Misclassification):
+            wanted = "Misclassification or TargetedMisclassification"
+            raise ValueError(f"the criterion is a {type(criterion).__name__}; use {wanted}")
+        y = (criterion.target_classes if targeted else criterion.labels).raw
         how: dict[str, Any] = {} if budget is None else {"budget": int(budget)}
         bounds = (float(model.bounds.lower), float(model.bounds.upper))
         options: dict[str, Any] = {"targeted": targeted, "bounds": bounds, **how}
@@ -80,39 +94,9 @@ class FoolboxAttack:
         return restore(tensors.astensor(self.configured.run(model, x.raw, y, **options).x_adv))
 
 
-class Minimization(FoolboxAttack):
-    """a minimisation attack of foolbox."""
-
-    def run(self, model: Any, inputs: Any, criterion: Any, *, early_stop: float | None = None, **kwargs: Any) -> Any:
-        """Return the sparsest adversarial inputs; clean ones where there is none."""
-        _base().raise_if_kwargs(kwargs)
-        return self._run(model, inputs, criterion, early_stop)
-
-
-class FixedEpsilon(FoolboxAttack):
-    """a fixed-epsilon attack of foolbox."""
-
-    def run(self, model: Any, inputs: Any, criterion: Any, *, epsilon: float, **kwargs: Any) -> Any:
-        """Return adversarial inputs with at most epsilon changes; clean ones where there is none."""
-        _base().raise_if_kwargs(kwargs)
-        return self._run(model, inputs, criterion, epsilon)
-
-
-def _goal(criterion: Any) -> tuple[Tensor, bool]:
-    """Return the classes to leave or to reach, and whether they are to be reached."""
-    criteria = PEERS["foolbox"].load("criteria")
-    if isinstance(criterion, criteria.Misclassification):
-        return criterion.labels.raw, False
-    if isinstance(criterion, criteria.TargetedMisclassification):
-        return criterion.target_classes.raw, True
-    wanted = "Misclassification or TargetedMisclassification"
-    raise ValueError(f"the criterion is a {type(criterion).__name__}; use {wanted}")
-
-
 def _native(attack: Attack) -> Any:
-    if attack.kind == "budget":
-        return native((FixedEpsilon, _base().FixedEpsilonAttack), attack, __name__)
-    return native((Minimization, _base().MinimizationAttack), attack, __name__)
+    base = _base().FixedEpsilonAttack if attack.kind == "budget" else _base().MinimizationAttack
+    return native((FoolboxAttack, base), attack, __name__)
 
 
 def wrap(attack: str | Attack, **options: Any) -> Any:

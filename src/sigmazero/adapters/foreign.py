@@ -5,9 +5,8 @@
     sz.foreign(adv_lib.attacks.fmn, norm=0)                 a function (model, inputs, labels) -> inputs
     sz.foreign(x_adv)                                       points found elsewhere, by the numbers of their rows
 
-It runs wherever an attack of ours does: `run`, `sz.evaluate`, plans. A proxy model counts its queries (see
-`adapters.proxy_model`). The result is the best point that the attack tried, `result.own` the one that it returned; both
-are verified.
+It runs wherever an attack of ours does: `run`, `sz.evaluate`, plans. The result is the best point that the attack
+tried, `result.own` the one that it returned; both are verified.
 
 >>> import torch, sigmazero as sz
 >>> model = torch.nn.Linear(4, 2).requires_grad_(False)
@@ -19,6 +18,7 @@ are verified.
 ([4.0], [7])
 """
 
+import hashlib
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -31,12 +31,12 @@ from torch import Tensor
 
 from sigmazero.adapters._callers import Caller, as_setting, find, recognise
 from sigmazero.adapters._callers import is_foreign as is_foreign  # plans and the command line ask it too
-from sigmazero.adapters.points import Points
 from sigmazero.adapters.proxy_model import Enough, ProxyModel
 from sigmazero.attacks import get
 from sigmazero.core import noise
 from sigmazero.core.attack import Attack
 from sigmazero.core.extras import MissingExtra
+from sigmazero.core.inputs import check_inputs
 from sigmazero.core.model import Ability, ability_of, working
 from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Count
@@ -48,7 +48,7 @@ __all__ = ["Foreign", "foreign"]
 
 @dataclass
 class State:
-    """One row per sample: the point that the attack returned, and whether it is done."""
+    """One row per sample: its point, and whether it is done."""
 
     own: Tensor
     done: Tensor
@@ -115,8 +115,7 @@ class Foreign(Attack):
         least = problem.clean + _reserved(problem) + 1
         if self.max_queries is not None and self.max_queries < least:
             raise ValueError(
-                f"max_queries={self.max_queries} are too few: {least - 1} may be spent on checking the clean input and "
-                f"what is found; pass max_queries={least} or more"
+                f"max_queries={self.max_queries} are too few: pass {least}, as checks may take {least - 1}"
             )
         caller = self._caller
         caller.check_goal(self.name, problem.goal.narrow)
@@ -137,20 +136,19 @@ class Foreign(Attack):
 
     def _attacked(self, oracle: Oracle, rows: Tensor) -> Tensor:
         problem = oracle.problem.take(rows)
-        x = problem.domain.x
+        x, caller = problem.domain.x, self._caller
         most = None if self.max_queries is None else self.max_queries - _reserved(problem)
         proxy = ProxyModel(oracle, rows, most).eval()
         try:
             with _seeded(problem), torch.enable_grad():
-                options = {} if self._caller.made else dict(self.options if self.objects is None else self.objects)
-                options = self._caller.with_steps(options, self.steps)
-                found = self._caller.points(proxy, x.clone(), problem.y.clone(), problem.goal.narrow, options)
+                options = {} if caller.made else dict(self.options if self.objects is None else self.objects)
+                if caller.steps_name is not None:
+                    options[caller.steps_name] = self.steps
+                found = caller.points(proxy, x.clone(), problem.y.clone(), problem.goal.narrow, options)
         except Enough:
             return oracle.incumbents.best[rows]
         except ModuleNotFoundError as error:  # which some libraries say when an attack begins, and do not require
-            raise MissingExtra(
-                f"{self.name} needs {error.name}, which is not installed; pip install {error.name}"
-            ) from error
+            raise MissingExtra(f"{self.name} needs {error.name}: pip install {error.name}") from error
         except RuntimeError as error:
             if proxy.dead_end and "grad" in str(error):
                 has = ability_of(oracle.model)
@@ -166,6 +164,66 @@ class Foreign(Attack):
 def _reserved(problem: Problem) -> int:
     """Return the queries of a sample that come after the attack: the checks of what was found and of its own answer."""
     return problem.reserve + problem.checks
+
+
+@dataclass(frozen=True, kw_only=True)
+class Points(Attack):
+    """One point for each row number; `digest` is the hash of both, by which a store knows them."""
+
+    name: str = "points"
+    steps: Count = 1
+    digest: str
+    points: Any = field(compare=False, repr=False)
+    numbers: Any = field(compare=False, repr=False)
+
+    needs: ClassVar[Ability] = "labels"
+    capturable: ClassVar[bool] = False
+    paper: ClassVar[str] = "docs/bridges.md"
+    version: ClassVar[int] = 2
+
+    @classmethod
+    def of(cls, points: Tensor, ids: Tensor | Sequence[int] | None, name: str) -> "Points":
+        """Make the attack from points and the numbers of their rows: 0, 1, 2, ... unless others are given."""
+        check_inputs(points)
+        numbers = torch.arange(len(points)) if ids is None else torch.as_tensor(ids)
+        if numbers.shape != points.shape[:1] or len(set(numbers.tolist())) < len(numbers):
+            raise ValueError(f"ids of shape {tuple(numbers.shape)}: give {len(points)} row numbers, each once")
+        points, numbers = points.detach().cpu().contiguous(), numbers.cpu().long()
+        whole = hashlib.sha256(f"{points.dtype} {tuple(points.shape)}\n".encode())
+        whole.update(points.numpy().tobytes())
+        whole.update(numbers.numpy().tobytes())
+        return cls(name=name, digest=whole.hexdigest(), points=points, numbers=numbers)
+
+    def parameters(self) -> dict[str, Any]:
+        """Return what identifies it."""
+        return {"steps": self.steps, "digest": self.digest}
+
+    def check(self, problem: Problem) -> None:
+        """Refuse rows without a point."""
+        super().check(problem)
+        missing = ~torch.isin(problem.ids.cpu(), self.numbers)
+        if bool(missing.any()):
+            row = int(problem.ids.cpu()[missing][0])
+            raise ValueError(f"{self.name} has no point for row {row}; give ids=, the numbers of all rows")
+        if self.points.shape[1:] != problem.x.shape[1:]:
+            shapes = f"{tuple(self.points.shape[1:])}, and inputs {tuple(problem.x.shape[1:])}"
+            raise ValueError(f"{self.name} has points of shape {shapes}")
+
+    def init(self, oracle: Oracle) -> State:
+        """Claim every point that is allowed; the claims are verified like those of a search."""
+        domain, incumbents = oracle.domain, oracle.incumbents
+        order = self.numbers.argsort()
+        places = order[torch.searchsorted(self.numbers[order], oracle.problem.ids.cpu())]
+        found = domain.from_user(self.points[places].to(domain.x))
+        count = domain.l0(found)
+        good = domain.inside(found) & (count > 0)
+        incumbents.push(good, found, count, oracle.worth(found), torch.zeros_like(count))
+        return State(found, torch.zeros_like(incumbents.alive))
+
+    def step(self, i: Tensor, state: State, oracle: Oracle) -> State:
+        """Search nothing."""
+        del i, oracle
+        return State(state.own, torch.ones_like(state.done))
 
 
 @contextmanager

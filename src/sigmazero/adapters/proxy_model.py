@@ -1,7 +1,6 @@
 """A model for attacks that are not ours: it answers as the oracle's model does, and counts every query.
 
-Such an attack queries the model when and as often as it likes, in chunks of any size, with gradients or without. Every
-row, forwards or backwards, is counted for the sample it belongs to, and the best point is remembered.
+Every row, forwards or backwards, is counted for the sample it belongs to, and the best point is remembered.
 """
 
 from typing import Any

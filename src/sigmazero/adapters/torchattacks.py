@@ -2,8 +2,7 @@
 
 The modes for targets, `set_normalization_used`, `save` and `MultiAttack` work as for its own attacks. Where a
 normalisation is set, the search runs on normalised values: a feature that is not changed keeps its bits, which a way to
-[0, 1] and back would change. The model is put into eval mode, and each of its modules gets its own mode back.
-`budget=k`, or `eps=k`, is the number of changes allowed.
+[0, 1] and back would change. `budget=k`, or `eps=k`, is the number of changes allowed.
 """
 
 from typing import Any

@@ -40,22 +40,23 @@ def rows_of(
     """
     if isinstance(data, str | os.PathLike):
         return load(os.fspath(data), limit=limit, bounds=bounds)
-    if isinstance(data, DataLoader):
-        return _loaded(data, limit, name, bounds)
+    loaded = data.dataset if isinstance(data, DataLoader) else None
+    if loaded is not None:
+        data, name = _loaded(data, limit), name or type(loaded).__name__
     if isinstance(data, Rows | Table):
         rows = data if isinstance(data, Rows) else data.rows()
     elif isinstance(data, tuple):
         if len(data) != 2:
             raise DataError(f"the data is a tuple of {len(data)}; {WAYS}")
-        rows = _pair(data[0], data[1], name or "given", bounds)
+        rows = _pair(*data, name or "given", bounds, loaded)
     elif isinstance(data, IterableDataset) or not isinstance(data, Sized) or not hasattr(data, "__getitem__"):
         raise DataError(f"the data is a {type(data).__name__}; {WAYS}")
     elif isinstance(data, Tensor | np.ndarray) or hasattr(data, "columns"):
         raise DataError(f"the data is a {type(data).__name__} without labels; {WAYS}")
     else:
         rows = from_torch(data, limit=limit, name=name, bounds=bounds)
-        if rows.scaled:
-            _say_scaled()
+    if rows.scaled and not isinstance(data, Rows):
+        warn_caller("the inputs are 8-bit values: they were divided by 255, so that they lie in [0, 1]")
     return rows if limit is None else rows.limit(limit)
 
 
@@ -137,15 +138,14 @@ def _item(dataset: Any, row: int) -> tuple[Tensor, Tensor]:
     return _tensor(sample, f"sample of row {row}"), number.reshape(()).long()
 
 
-def _pair(x: Any, y: Any, name: str, bounds: tuple[Any, Any] | None, classes: tuple[str, ...] | None = None) -> Rows:
+def _pair(x: Any, y: Any, name: str, bounds: tuple[Any, Any] | None, dataset: Any) -> Rows:
     inputs, labels = _tensor(x, "inputs"), _tensor(y, "labels")
     scaled = inputs.dtype == torch.uint8 and scales(bounds)
-    if scaled:
-        _say_scaled()
     inputs = _float(inputs, bounds)
     check_inputs(inputs)
     check_labels(inputs, labels)
-    return Rows(inputs, labels.long(), torch.arange(len(inputs), device="cpu"), name, classes=classes, scaled=scaled)
+    ids, classes = torch.arange(len(inputs), device="cpu"), _class_names(dataset, labels)
+    return Rows(inputs, labels.long(), ids, name, classes=classes, scaled=scaled)
 
 
 def _tensor(values: Any, what: str) -> Tensor:
@@ -160,28 +160,21 @@ def _tensor(values: Any, what: str) -> Tensor:
         raise DataError(f"{what}: a {type(values).__name__} that holds no numbers ({error}); {WAYS}") from None
 
 
-def _loaded(loader: DataLoader[Any], limit: int | None, name: str | None, bounds: tuple[Any, Any] | None) -> Rows:
-    dataset = loader.dataset
-    title = name or type(dataset).__name__
-    shuffles = isinstance(loader.sampler, RandomSampler)
+def _loaded(loader: DataLoader[Any], limit: int | None) -> Any:
+    """Return the data set of a loader, where its order does not matter, else the first rows as (inputs, labels)."""
+    dataset, shuffles = loader.dataset, isinstance(loader.sampler, RandomSampler)
     usual = type(loader.batch_sampler) is BatchSampler and (shuffles or isinstance(loader.sampler, SequentialSampler))
     by_number = usual and isinstance(dataset, Sized) and not isinstance(dataset, IterableDataset)
     if by_number and (shuffles or limit is not None):
-        return rows_of(dataset, limit=limit, name=title, bounds=bounds)
-    inputs: list[Tensor] = []
-    labels: list[Tensor] = []
+        return dataset
+    parts: list[list[Tensor]] = []
     for number, batch in enumerate(loader):
         if not isinstance(batch, tuple | list) or len(batch) != 2:
             raise DataError(f"batch {number} of the loader is a {type(batch).__name__}, not a pair (inputs, labels)")
-        for some, part in zip((inputs, labels), batch, strict=True):
-            some.append(_tensor(part, f"batch {number}"))
-        if limit is not None and sum(map(len, inputs)) >= limit:
+        parts.append([_tensor(part, f"batch {number}") for part in batch])
+        if limit is not None and sum(len(labels) for _, labels in parts) >= limit:
             break
-    if not inputs:
+    if not parts:
         raise DataError("the loader has no batches; give it a data set with rows")
-    x, y = torch.cat(inputs)[:limit], torch.cat(labels)[:limit]
-    return _pair(x, y, title, bounds, _class_names(dataset, y))
-
-
-def _say_scaled() -> None:
-    warn_caller("the inputs are 8-bit values: they were divided by 255, so that they lie in [0, 1]")
+    x, y = (torch.cat(some)[:limit] for some in zip(*parts, strict=True))
+    return x, y

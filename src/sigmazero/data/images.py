@@ -9,7 +9,8 @@ import pickle
 import re
 import struct
 import tarfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,17 +32,16 @@ def find_idx(dataset: Dataset, folders: list[Path]) -> Source | None:
     for folder in folders:
         names = ([name + ending for name in some for ending in ("", ".gz")] for some in (IDX_IMAGES, IDX_LABELS))
         images, labels = (first_match([folder], some) for some in names)
-        if images is None and labels is None:
-            continue
-        if images is None or labels is None:
+        if images is not None and labels is not None:
+            numbers = read_idx(labels, 1)
+            for other in DATASETS.values():  # both use the same file names, so one is easily read as the other
+                start = other.first_labels
+                if start and other.name != dataset.name and tuple(numbers[: len(start)].tolist()) == start:
+                    raise DataError(f"{labels}: these are the labels of {other.name}, not of {dataset.name}; load that")
+            return in_memory(read_idx(images, 3)[:, None], numbers, images)
+        if images is not None or labels is not None:
             absent = IDX_IMAGES[0] if images is None else IDX_LABELS[0]
             raise DataError(f"{folder}: holds {images or labels} but not {absent}[.gz]; put both there")
-        numbers = read_idx(labels, 1)
-        for other in DATASETS.values():  # both use the same file names, so one is easily read as the other
-            start = other.first_labels
-            if start and other.name != dataset.name and tuple(numbers[: len(start)].tolist()) == start:
-                raise DataError(f"{labels}: these are the labels of {other.name}, not of {dataset.name}; load that")
-        return in_memory(read_idx(images, 3)[:, None], numbers, images)
     return None
 
 
@@ -53,10 +53,7 @@ def read_idx(path: Path, rank: int) -> Array:
             data = gzip.decompress(data)
         start, expected = 4 + 4 * rank, bytes([0, 0, 8, rank])
         if data[:4] != expected:
-            raise DataError(
-                f"{path}: begins with {data[:4].hex()} instead of {expected.hex()}; it is no idx file of bytes with "
-                f"{rank} dimensions, so check that images and labels are not swapped"
-            )
+            raise DataError(f"{path}: begins with {data[:4].hex()}, not {expected.hex()}; are two files swapped?")
         return np.frombuffer(data, np.uint8, offset=start).reshape(struct.unpack(f">{rank}I", data[4:start]))
 
 
@@ -139,12 +136,16 @@ def read_folder(folder: Path) -> Source:
     files = [path for some in by_kind for path in some]
     if not files:
         raise DataError(f"{folder}: has no sub-folders with pictures; make one for each class ({', '.join(ENDINGS)})")
-    modes = {_read(path, lambda picture: picture.mode) for path in files}
+    modes = set()
+    for path in files:
+        with _picture(path) as picture:
+            modes.add(picture.mode)
     grey, deep = modes <= {*GREY, *DEEP}, bool(modes & {*DEEP})
     turned = require("PIL.ImageOps", "data", "reading pictures").exif_transpose
 
     def read(path: Path) -> Array:
-        values: Array = _read(path, lambda picture: channels_first(turned(picture), grey))
+        with _picture(path) as picture:
+            values = channels_first(turned(picture), grey)
         return values if values.dtype == np.float32 or not deep else values.astype(np.float32) / np.float32(255)
 
     labels = np.repeat(np.arange(len(kinds)), [len(some) for some in by_kind])
@@ -167,10 +168,11 @@ def channels_first(picture: Any, grey: bool | None = None) -> Array:
     return values[None] if grey else np.ascontiguousarray(values.transpose(2, 0, 1))
 
 
-def _read(path: Path, take: Callable[[Any], Any]) -> Any:
+@contextmanager
+def _picture(path: Path) -> Iterator[Any]:
     pillow = require("PIL.Image", "data", "reading pictures")
     with reading(path), pillow.open(path) as picture:
-        return take(picture)
+        yield picture
 
 
 def _opened(files: Sequence[Path], labels: Array, read: Callable[[Path], Array], **more: Any) -> Source:
@@ -214,8 +216,8 @@ def photograph(path: Path, straight: bool = False) -> Array:
     """Read a photo as (3, 224, 224) bytes: resized straight, or shorter side to 256 and centre crop."""
     bilinear = require("PIL.Image", "data", "reading pictures").Resampling.BILINEAR
 
-    def turn(picture: Any) -> Array:
-        picture = picture.convert("RGB")
+    with _picture(path) as opened:
+        picture = opened.convert("RGB")
         if straight:
             picture = picture.resize((SIDE, SIDE), bilinear)
         else:
@@ -226,9 +228,6 @@ def photograph(path: Path, straight: bool = False) -> Array:
             picture = picture.crop((left, top, left + SIDE, top + SIDE))
         return np.asarray(picture, dtype=np.uint8).transpose(2, 0, 1)
 
-    values: Array = _read(path, turn)
-    return values
-
 
 def _class_folders(folder: Path, classes: list[Path]) -> tuple[list[Path], list[int]]:
     """List pictures by class, then name; the label is the class's place among all 1,000."""
@@ -236,10 +235,7 @@ def _class_folders(folder: Path, classes: list[Path]) -> tuple[list[Path], list[
     names = [line.split()[0] for line in lines] or [path.name for path in classes]
     # With some classes absent, counting folders would silently shift the labels of all the others.
     if len(names) != CLASSES or not {path.name for path in classes} <= set(names):
-        raise DataError(
-            f"{folder}: has {len(classes)} classes, and {len(lines)} in synsets.txt, instead of {CLASSES}; write all "
-            "class names (n01440764, ...) into synsets.txt, one a line, in label order"
-        )
+        raise DataError(f"{folder}: has {len(classes)} classes of {CLASSES}; list all, in label order, in synsets.txt")
     pictures = [picture for path in classes for picture in sorted(path.iterdir()) if picture.suffix.lower() in ENDINGS]
     if not pictures:
         raise DataError(f"{folder}: the class folders hold no pictures; unpack the validation archive into them")
@@ -251,10 +247,7 @@ def _listed(folder: Path, pictures: list[Path]) -> list[int]:
     found = [re.fullmatch(r"(\S+)\s+(\d+)", line.strip()) for line in _lines(folder, "val.txt")]
     labels = {Path(match[1]).stem: int(match[2]) for match in found if match}
     if wrong := [picture for picture in pictures if not 0 <= labels.get(picture.stem, -1) < CLASSES]:
-        raise DataError(
-            f"{folder}: val.txt has no label from 0 to {CLASSES - 1} for {wrong[0].name}; put it beside the pictures, "
-            "with a file name and a label in each line"
-        )
+        raise DataError(f"{folder}: val.txt has no label below {CLASSES} for {wrong[0].name}; write a line of both")
     return [labels[picture.stem] for picture in pictures]
 
 
@@ -295,16 +288,10 @@ def imagenet_20() -> Source:
     """Read the 20 labelled photos that foolbox carries, shorter side to 256 and centre crop."""
     found = importlib.util.find_spec("foolbox")  # found and not imported: only its files are wanted
     places = [] if found is None else list(found.submodule_search_locations or [])
-    named = [
-        (match, path)
-        for place in places
-        for path in Path(place, "data").glob("*")
-        if (match := PHOTO.fullmatch(path.name))
-    ]
+    paths = [path for place in places for path in Path(place, "data").glob("*")]
+    named = sorted(
+        ((match, path) for path in paths if (match := PHOTO.fullmatch(path.name))), key=lambda pair: int(pair[0][1])
+    )
     if not named:
-        raise MissingExtra(
-            "the data set imagenet-20 needs the package 'foolbox', whose photos it reads; "
-            "install it with: pip install 'sigmazero[foolbox]'"
-        )
-    named.sort(key=lambda pair: int(pair[0][1]))
+        raise MissingExtra("the data set imagenet-20 is in the package 'foolbox'; pip install 'sigmazero[foolbox]'")
     return _opened([path for _, path in named], np.array([int(match[2]) for match, _ in named]), photograph)

@@ -86,8 +86,7 @@ def _open(name: str | Path, data_dir: str | Path | None, bounds: tuple[Any, Any]
         return images.read_folder(path), path.resolve().name
     if dataset is None:
         raise DataError(
-            f"no data set is called {str(name)!r}; {hint(str(name), DATASETS)}, "
-            f"a path ending in {', '.join(FILES)}, or a folder with a sub-folder of pictures for each class"
+            f"no data set is called {str(name)!r}; {hint(str(name), DATASETS)}, a folder, {', '.join(FILES)}"
         )
     if dataset.name in _BUNDLED:
         return _BUNDLED[dataset.name](), dataset.name
@@ -108,7 +107,5 @@ def _find(dataset: Dataset, data_dir: str | Path | None) -> Source:
 
 def _check(dataset: Dataset, shape: tuple[int, ...], last: int) -> None:
     if shape != dataset.shape or last >= dataset.classes:
-        raise DataError(
-            f"{dataset.name} has images of shape {dataset.shape} and labels to {dataset.classes - 1}, not {shape} and "
-            f"to {last}; the files are another data set's: load them by path"
-        )
+        seen = f"images of shape {shape} and labels to {last}"
+        raise DataError(f"{dataset.name} has no {seen}; these are other files, load them by their path")

@@ -1,13 +1,11 @@
 """Arrays in `.npz` files, the format for a user's own data.
 
 The file holds `images` and `labels` (or `x_test` and `y_test`). 8-bit images are divided by 255; float images must
-lie in [0, 1] already. With bounds of your own both stay as they are. Shapes: (N, D) is kept, (N, H, W) gains a channel,
-(N, H, W, C) is turned into (N, C, H, W), and (N, C, H, W) is kept. Where a shape leaves the choice open, an entry
-`layout` decides: "NCHW", "NHWC" or "raw" (keep the shape whatever it is).
+lie in [0, 1], unless bounds are given. (N, H, W) gains a channel, (N, H, W, C) is turned into (N, C, H, W). Where a
+shape leaves the choice open, an entry `layout` decides: "NCHW", "NHWC" or "raw" (keep the shape whatever it is).
 
-An entry `names` names the features and makes the file a table: one row per sample, whole or real numbers in their own
-units, kept as they are. An entry `classes` names the classes, by label. A file beside it, `mine.space.toml` for
-`mine.npz`, says what may change ([spaces](spaces.md)).
+An entry `names` names the features and makes the file a table: numbers in their own units, kept as they are. An entry
+`classes` names the classes, by label. A file beside it, `mine.space.toml` for `mine.npz`, says what may change.
 """
 
 from __future__ import annotations
@@ -53,8 +51,12 @@ def read(path: Path, bounds: tuple[Any, Any] | None = None) -> Source:
 
 def arrange(images: Array, layout: str | None, path: Path) -> Array:
     """Put the channels of images before height and width."""
-    if layout is None:
-        layout = _guess(images.shape, path)
+    if layout is None and images.ndim == 4 and (images.shape[1] in CHANNELS) != (images.shape[3] in CHANNELS):
+        layout = "NCHW" if images.shape[1] in CHANNELS else "NHWC"
+    elif layout is None and images.ndim in (2, 3):
+        layout = "raw" if images.ndim == 2 else "NCHW"
+    elif layout is None:
+        raise DataError(f"{path}: cannot tell where the channels of shape {images.shape} are; add layout, as 'NCHW'")
     if layout not in LAYOUTS:
         raise DataError(f"{path}: layout {shown(layout)!r} is not one of {', '.join(LAYOUTS)}")
     if layout != "raw" and images.ndim == 3:
@@ -62,19 +64,6 @@ def arrange(images: Array, layout: str | None, path: Path) -> Array:
     if layout != "raw" and images.ndim != 4:
         raise DataError(f"{path}: layout {layout} needs 4 dimensions, images have shape {images.shape}")
     return images.transpose(0, 3, 1, 2) if layout == "NHWC" else images
-
-
-def _guess(shape: tuple[int, ...], path: Path) -> str:
-    if len(shape) == 2:
-        return "raw"
-    if len(shape) == 3:
-        return "NCHW"
-    if len(shape) == 4 and (shape[1] in CHANNELS) != (shape[3] in CHANNELS):
-        return "NCHW" if shape[1] in CHANNELS else "NHWC"
-    raise DataError(
-        f"{path}: cannot tell where the channels of shape {shape} are; "
-        "add an entry layout with the text NCHW, NHWC or raw to the file"
-    )
 
 
 def _words(words: Array | None, entry: str, path: Path) -> tuple[str, ...] | None:
@@ -91,8 +80,7 @@ def _check_images(images: Array, path: Path, bounds: tuple[Any, Any] | None) -> 
     low, high = float(images.min(initial=0)), float(images.max(initial=0))
     if bounds is None and not (low >= 0 and high <= 1):
         raise DataError(
-            f"{path}: float images range from {images.min():g} to {images.max():g}; give the bounds of the values, "
-            f"such as bounds=({low:g}, {high:g}), or store them in [0, 1]"
+            f"{path}: images range from {images.min():g} to {images.max():g}; give bounds=({low:g}, {high:g})"
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -12,10 +12,6 @@ from sigmazero.data.rows import DataError, MissingData
 
 _IDX = "t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, with or without .gz"
 _EXTRA = "inside the optional packages: pip install 'sigmazero[data]'"
-_VALIDATION = (
-    "the 50,000 validation JPEGs, either in one folder per class (n01440764, ...), or all in one folder "
-    "(ILSVRC2012_val_00000001.JPEG, ...) with val.txt"
-)
 
 
 @dataclass(frozen=True)
@@ -35,27 +31,37 @@ class Dataset:
     first_labels: tuple[int, ...] = ()
 
 
+_MNIST = Dataset(
+    "mnist",
+    "handwritten digits, test set",
+    10_000,
+    (1, 28, 28),
+    10,
+    "https://ossci-datasets.s3.amazonaws.com/mnist/",
+    _IDX,
+    folders=("mnist", "MNIST/raw"),
+    arrays=("mnist.npz", "mnist_test.npz", "mnist_test*.npz"),
+    first_labels=(7, 2, 1, 0, 4, 1, 4, 9),
+)
+_IMAGENET = Dataset(
+    "imagenet",
+    "photographs, validation set, shorter side to 256 and centre crop 224",
+    50_000,
+    (3, 224, 224),
+    1000,
+    "https://image-net.org/download.php (ILSVRC2012, after registration)",
+    "the 50,000 validation JPEGs, either in one folder per class (n01440764, ...), or all in one folder "
+    "(ILSVRC2012_val_00000001.JPEG, ...) with val.txt",
+    folders=("imagenet", "imagenet/val", "val"),
+    arrays=("imagenet.npz", "imagenet_val*.npz"),
+)
 _ALL = (
-    Dataset(
-        "mnist",
-        "handwritten digits, test set",
-        10_000,
-        (1, 28, 28),
-        10,
-        "https://ossci-datasets.s3.amazonaws.com/mnist/",
-        _IDX,
-        folders=("mnist", "MNIST/raw"),
-        arrays=("mnist.npz", "mnist_test.npz", "mnist_test*.npz"),
-        first_labels=(7, 2, 1, 0, 4, 1, 4, 9),
-    ),
-    Dataset(
-        "fashion-mnist",
-        "photographs of clothing, test set",
-        10_000,
-        (1, 28, 28),
-        10,
-        "https://github.com/zalandoresearch/fashion-mnist or Debian's package dataset-fashion-mnist",
-        _IDX,
+    _MNIST,
+    replace(
+        _MNIST,
+        name="fashion-mnist",
+        description="photographs of clothing, test set",
+        published="https://github.com/zalandoresearch/fashion-mnist or Debian's package dataset-fashion-mnist",
         folders=("fashion-mnist", "FashionMNIST/raw"),
         system_folders=("/usr/share/dataset-fashion-mnist",),
         arrays=("fashion-mnist.npz", "fashion-mnist_test*.npz", "fashion_mnist*.npz"),
@@ -72,26 +78,11 @@ _ALL = (
         folders=("cifar10", "cifar-10-batches-py", "cifar-10-batches-bin"),
         arrays=("cifar10.npz", "cifar10_test.npz", "cifar10_test*.npz"),
     ),
-    Dataset(
-        "imagenet",
-        "photographs, validation set, shorter side to 256 and centre crop 224",
-        50_000,
-        (3, 224, 224),
-        1000,
-        "https://image-net.org/download.php (ILSVRC2012, after registration)",
-        _VALIDATION,
-        folders=("imagenet", "imagenet/val", "val"),
-        arrays=("imagenet.npz", "imagenet_val*.npz"),
-    ),
-    Dataset(
-        "imagenet-resized",
-        "photographs, validation set, resized straight to 224 as in the paper",
-        50_000,
-        (3, 224, 224),
-        1000,
-        "https://image-net.org/download.php (ILSVRC2012, after registration)",
-        _VALIDATION,
-        folders=("imagenet", "imagenet/val", "val"),
+    _IMAGENET,
+    replace(
+        _IMAGENET,
+        name="imagenet-resized",
+        description="photographs, validation set, resized straight to 224 as in the paper",
         arrays=("imagenet-resized.npz",),
     ),
     Dataset("mnist-5k", "5,000 handwritten digits, 500 of each class, sorted by class", 5_000, (1, 28, 28), 10, _EXTRA),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 import random
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -127,42 +128,31 @@ class Rows:
     def __post_init__(self) -> None:
         """Refuse tensors that do not describe the same rows."""
         if not self.images.is_floating_point() or self.images.ndim < 2:
-            raise DataError(
-                f"images of {self.name} must be a float tensor of shape (rows, ...), "
-                f"got {self.images.dtype} {tuple(self.images.shape)}; divide 8-bit values by 255 first"
-            )
+            seen = f"{self.images.dtype} {tuple(self.images.shape)}"
+            raise DataError(f"images of {self.name} are {seen}; give float of shape (rows, ...), divide 8-bit by 255")
         for word, tensor in (("labels", self.labels), ("ids", self.ids)):
             if tensor.dtype != torch.int64 or tensor.shape != (len(self.images),):
-                raise DataError(
-                    f"{word} of {self.name} must be int64 of shape ({len(self.images)},), "
-                    f"got {tensor.dtype} {tuple(tensor.shape)}"
-                )
+                seen = f"{tensor.dtype} of shape {tuple(tensor.shape)}"
+                raise DataError(f"{word} of {self.name} are {seen}; give int64 of shape ({len(self.images)},)")
         if self.names is None and self.space is not None and self.space.names is not None:
             object.__setattr__(self, "names", tuple(self.space.names))
-        self._check_names()
-        self._check_space()
-
-    def _check_names(self) -> None:
-        features = math.prod(self.images.shape[1:])
         for word, names in (("names", self.names or ()), ("classes", self.classes or ())):
             if len(set(names)) < len(names):
                 twice = next(name for k, name in enumerate(names) if name in names[:k])
                 raise DataError(f"{word} of {self.name} hold {shown(twice)!r} twice; rename one of them")
+        features, top = math.prod(self.images.shape[1:]), int(self.labels.max()) if len(self.labels) else 0
         if self.names is not None and len(self.names) != features:
             raise DataError(f"{len(self.names)} names for {features} features of {self.name}; name each feature once")
-        if self.classes is not None and len(self.labels) and int(self.labels.max()) >= len(self.classes):
-            raise DataError(
-                f"label {int(self.labels.max())} of {self.name} has no name, its classes are "
-                f"{len(self.classes)}; name every class"
-            )
+        if self.classes is not None and len(self.labels) and top >= len(self.classes):
+            raise DataError(f"label {top} of {self.name} has no name; {len(self.classes)} are named, name all")
+        if self.space is not None:
+            self._check_space(self.space)
 
-    def _check_space(self) -> None:
-        if self.space is None:
-            return
-        if self.space.names is not None and self.names != tuple(self.space.names):
+    def _check_space(self, space: Space) -> None:
+        if space.names is not None and self.names != tuple(space.names):
             raise DataError(f"the features of {self.name} are not called as in its space; give both the same names")
         try:
-            columns = self.space.columns(tuple(self.images.shape[1:]))
+            columns = space.columns(tuple(self.images.shape[1:]))
         except ValueError as error:
             raise DataError(f"{self.name}: {error}") from None
         if len(columns.rise) > 1:  # they would have to be chosen with the rows
@@ -217,14 +207,13 @@ def class_places(model: Sequence[Any], data: Sequence[str]) -> list[int] | None:
 
 def _spelled(name: object) -> str:
     number = int(name) if isinstance(name, float) and name.is_integer() else name
-    return "".join(mark for mark in str(number).casefold() if mark not in " -_")
+    return re.sub("[ _-]", "", str(number).casefold())
 
 
 def choose(n_total: int, count: int, seed: int) -> list[int]:
     """Pick `count` of `n_total` rows at random, in ascending order, the same on every machine and version.
 
-    Each row has a fixed place in a queue that depends on the seed alone; the first `count` are taken. A larger
-    count therefore contains every smaller one, and results of a small run stay useful for a larger one.
+    Each row has a fixed place in a queue that depends on the seed alone, so a larger count contains every smaller one.
 
     >>> choose(1000, 3, seed=0)
     [392, 404, 942]
@@ -233,7 +222,6 @@ def choose(n_total: int, count: int, seed: int) -> list[int]:
     """
     if not 0 <= count <= n_total:
         raise DataError(f"cannot choose {count} of {n_total} rows; ask for 0 to {n_total}")
-
     return sorted(sorted(range(n_total), key=lambda row: _queued(seed, row))[:count])
 
 
@@ -244,8 +232,7 @@ def _queued(seed: int, row: int) -> bytes:
 def paper_subset(n_total: int, count: int, seed: int = PAPER_SEED) -> list[int]:
     """Return the rows of the paper's random subsets: a sample of 1..n-1 (row 0 is never used), in the order drawn.
 
-    The order matters where the paper's batches of 32 are repeated; sort it otherwise. A larger
-    count does not in general begin with a smaller one.
+    The order matters where the paper's batches of 32 are repeated. A larger count need not begin with a smaller one.
 
     >>> 0 in paper_subset(100, 99)
     False
@@ -259,7 +246,7 @@ def stratified(labels: Sequence[int] | Array, count: int) -> list[int]:
     """Pick `count` rows with each class in its share, in ascending order, the same on every machine.
 
     Within a class rows queue up as in `choose` with seed 0, and the classes take turns by their size. A larger count
-    therefore contains every smaller one, and no class is left out before its turn comes.
+    contains every smaller one.
 
     >>> stratified([0, 0, 0, 0, 1, 1], 3)
     [2, 3, 4]
@@ -277,8 +264,8 @@ def stratified(labels: Sequence[int] | Array, count: int) -> list[int]:
 def take(rows: list[int], limit: int | None, seed: int | None, labels: Array | None = None) -> list[int]:
     """Return at most `limit` of these rows in their order; `labels` are those of all rows.
 
-    With a seed it is the choice of `choose`; without one it is `stratified`, or where no labels are known `choose`
-    with seed 0.
+    With a seed it is the choice of `choose`; without one that of `stratified`, or of `choose` with seed 0 if no
+    labels are known.
     """
     if limit is None:
         return rows
@@ -300,45 +287,41 @@ def parse_rows(rows: RowSpec | None, n_total: int) -> list[int]:
     if rows is None:
         return list(range(n_total))
     if isinstance(rows, str):
-        chosen = [row for piece in rows.split(",") for row in _parse_piece(piece.strip(), rows, n_total)]
-    elif isinstance(rows, slice):
-        chosen = _span(rows.start, rows.stop, rows.step, n_total)
+        pieces: Sequence[Any] = [_piece(text, rows) for text in rows.split(",")]
     else:
-        chosen = [_whole(row) for row in (rows.tolist() if isinstance(rows, Tensor) else rows)]
-    for row in chosen:
-        if not 0 <= row < n_total:
-            raise DataError(f"row {row} does not exist; there are {n_total} rows, 0 to {n_total - 1}")
+        pieces = [rows] if isinstance(rows, slice) else rows.tolist() if isinstance(rows, Tensor) else rows
+    chosen: list[int] = []
+    for piece in pieces:
+        if isinstance(piece, slice):
+            chosen += _span(piece, n_total)
+        elif isinstance(piece, bool) or not isinstance(piece, int | np.integer):
+            raise DataError(f"rows must be whole numbers, got {piece!r}")
+        elif not 0 <= piece < n_total:
+            raise DataError(f"row {piece} does not exist; there are {n_total} rows, 0 to {n_total - 1}")
+        else:
+            chosen.append(int(piece))
     if len(set(chosen)) != len(chosen):
         twice = next(row for i, row in enumerate(chosen) if row in chosen[:i])
         raise DataError(f"row {twice} is named more than once; name each row once")
     return chosen
 
 
-def _whole(row: object) -> int:
-    if isinstance(row, bool) or not isinstance(row, int | np.integer):
-        raise DataError(f"rows must be whole numbers, got {row!r}")
-    return int(row)
-
-
-def _parse_piece(piece: str, whole: str, n_total: int) -> list[int]:
-    parts = piece.split(":")
+def _piece(text: str, whole: str) -> int | slice:
     try:
-        numbers = [int(part) if part.strip() else None for part in parts]
+        numbers = [int(part) if part.strip() else None for part in text.split(":")]
     except ValueError:
         numbers = []
-    if not 1 <= len(numbers) <= 3 or (len(numbers) == 1 and numbers[0] is None):
+    if len(numbers) in (2, 3):
+        return slice(*numbers)
+    if len(numbers) != 1 or numbers[0] is None:
         raise DataError(f'cannot read rows {whole!r}: write "0:100", "5,7,9" or both, as in "0:100,250"')
-    if len(numbers) == 1 and numbers[0] is not None:
-        return [numbers[0]]
-    return _span(numbers[0], numbers[1], numbers[2] if len(numbers) == 3 else None, n_total)
+    return numbers[0]
 
 
-def _span(start: int | None, stop: int | None, step: int | None, n_total: int) -> list[int]:
-    first, last, stride = start or 0, n_total if stop is None else stop, 1 if step is None else step
+def _span(rows: slice, n_total: int) -> range:
+    first, last = rows.start or 0, n_total if rows.stop is None else rows.stop
+    stride = 1 if rows.step is None else rows.step
     # Python's own slices cut silently; a row that does not exist is more often a mistake than a wish.
     if first < 0 or last > n_total or first >= last or stride < 1:
-        raise DataError(
-            f"rows {first}:{last}:{stride} do not fit; there are {n_total} rows, so use "
-            f"start:stop with 0 <= start < stop <= {n_total} and a step of at least 1"
-        )
-    return list(range(first, last, stride))
+        raise DataError(f"rows {first}:{last}:{stride} do not fit; there are {n_total} rows, and a step is 1 or more")
+    return range(first, last, stride)

@@ -11,10 +11,7 @@ float64. `decode` gives a DataFrame with the original columns and dtypes, so any
 >>> table.decode(table.rows().images).equals(frame.drop(columns="loan"))
 True
 
-A file needs notes beside it that say what its columns are, `adult.toml` for `adult.csv.gz`; the fields of `TableNotes`
-are their words. What `change` does not name may change within what the table shows; a missing value stays missing
-unless it says `missing = true`. The space of the encoded features in `adult.space.toml` takes its place
-([tables](tables.md)).
+A file needs notes beside it that say what its columns are, `adult.toml` for `adult.csv.gz` ([tables](tables.md)).
 """
 
 from __future__ import annotations
@@ -24,7 +21,7 @@ import json
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -36,8 +33,7 @@ from torch import Tensor, nn
 
 from sigmazero.core import toml
 from sigmazero.core.extras import require
-from sigmazero.core.files import replacing
-from sigmazero.core.messages import one_line, shown, warn_caller
+from sigmazero.core.messages import shown, warn_caller
 from sigmazero.data.rows import Array, DataError, MissingData, MissingNotes, Rows, Source, class_places, reading
 from sigmazero.spaces.rules import Rule
 from sigmazero.spaces.space import MISSING, Space
@@ -50,8 +46,7 @@ QUANTILES = tuple(k / 10 for k in range(1, 10))  # of the different values of a 
 WIDE = 100  # whole numbers with a wider range have likely values
 FEW_WORDS = 50  # that are a category in the smallest table, too
 OPTIONS = ("kind", "lower", "upper", "around", "grid", "direction", "cost", "missing")
-UNITS = ("D", "s", "ms", "us", "ns")
-FORMAT = "sigmazero table 1"
+UNITS = ("D", "s", "ms", "us", "ns")  # of dates and spans of time
 FIX = 'correct it, or write under [read] in its notes how pandas is to read it, such as encoding = "latin-1"'
 
 
@@ -104,72 +99,49 @@ class Column:
         """Turn a Series into (rows, features); `may_go` lets a missing value be one word among others."""
         absent = values.isna().to_numpy()
         if absent.any() and not (self.missing or self.kind == "fixed"):
-            raise _wrong(values, absent, self.name, where, "is missing, and no row had that when the table was made")
-        if self.kind in ("category", "fixed"):
-            places = self._places(values, absent, where)
-            if self.kind == "fixed":
-                return places[:, None].astype(np.float64)
-            made = np.eye(len(self.words))[places]
+            raise _wrong(values, absent, where, "is missing, and no row had that when the table was made")
+        if self.kind == "fixed":
+            return self._places(values, absent, where)[:, None].astype(np.float64)
+        if self.kind == "category":
+            made = np.eye(len(self.words))[self._places(values, absent, where)]
             made[absent] = 0.0 if may_go else np.eye(len(self.words))[0]
         else:
             numbers = _numbers(values, self.unit)
             odd = ~absent & (~np.isfinite(numbers) | ((self.kind == "integer") & (numbers != np.rint(numbers))))
             if odd.any():
                 kind = "whole" if self.kind == "integer" else "finite"
-                raise _wrong(values, odd, self.name, where, f"is no {kind} number, as the others are")
+                raise _wrong(values, odd, where, f"is no {kind} number, as the others are")
             made = np.where(absent, self.lower, numbers)[:, None]
         return np.concatenate([made, absent[:, None].astype(np.float64)], 1) if self.missing else made
 
     def decode(self, features: Array, exact: Array) -> Any:
         """Turn features back into a Series of the column's dtype; `exact` are the numbers that the table shows."""
+        pandas = _pandas()
         absent = features[:, -1] > 0.5 if self.missing else np.zeros(len(features), dtype=bool)
-        inner = features[:, : -1 if self.missing else None]
         blank = None if self.none else np.nan
         if self.kind in ("category", "fixed"):
-            places = inner.argmax(1) if self.kind == "category" else np.rint(inner[:, 0]).astype(np.int64)
+            words = features[:, : len(self.words)]
+            places = words.argmax(1) if self.kind == "category" else np.rint(words[:, 0]).astype(np.int64)
             found = np.array([*self.words, None], dtype=object)[np.clip(places, 0, len(self.words) - 1)]
             found[absent] = blank
-            return _pandas().Series(list(found), dtype=object).astype(self.dtype)
-        numbers = _widened(inner[:, 0], exact) if self.kind == "real" else np.rint(inner[:, 0].astype(np.float64))
+            return pandas.Series(list(found), dtype=object).astype(self.dtype)
+        first = features[:, 0]
+        numbers = _widened(first, exact) if self.kind == "real" else np.rint(first.astype(np.float64))
         if self.unit:
-            return self._times(numbers, absent)
-        series = _pandas().Series(numbers)
-        if absent.any():
-            series = series.mask(absent)
-            return series.astype(object).where(~absent, blank) if self.dtype == object else series.astype(self.dtype)
-        return series.astype(self.dtype)
-
-    def _times(self, numbers: Array, absent: Array) -> Any:
-        sort = "timedelta64" if "timedelta" in str(self.dtype) else "datetime64"
-        values = numbers.astype(np.int64).astype(f"{sort}[{self.unit}]")
-        values[absent] = np.array("NaT", values.dtype)
-        finest = values.astype(f"{sort}[{'s' if self.unit == 'D' else self.unit}]")  # pandas knows no days
-        series, zone = _pandas().Series(finest), getattr(self.dtype, "tz", None)
-        series = series if zone is None else series.dt.tz_localize("UTC").dt.tz_convert(zone)
-        return series.astype(self.dtype)
+            spans = numbers.astype(np.int64).astype(f"timedelta64[{self.unit}]")
+            spans[absent] = np.timedelta64("NaT")
+            series = pandas.Series(spans.astype(f"timedelta64[{self.unit.replace('D', 's')}]"))  # pandas knows no days
+            return (series if "timedelta" in str(self.dtype) else series + _start(self.dtype)).astype(self.dtype)
+        return pandas.Series(numbers).mask(absent).astype(self.dtype)
 
     def _places(self, values: Any, absent: Array, where: str) -> Array:
-        known: dict[Any, int] = {word: place for place, word in enumerate(self.words) if not _blank(word)}
-        gap = next((place for place, word in enumerate(self.words) if _blank(word)), 0)
-        found = np.array([gap if gone else known.get(value, -1) for value, gone in zip(values, absent, strict=True)])
+        """Return the places of words; that of the last one where a value is missing."""
+        known = {word: place for place, word in enumerate(self.words) if not _blank(word)}
+        found = np.array([known.get(value, -1) for value in values.astype(object)], dtype=np.int64)
+        found[absent] = len(self.words) - 1
         if (found < 0).any():
-            some = ", ".join(shown(word) for word in self.words[:8]) + (", ..." if len(self.words) > 8 else "")
-            raise _wrong(values, found < 0, self.name, where, f"is not one of {some}")
-        return found.astype(np.int64)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what `Table.save` writes."""
-        fields = {**asdict(self), "dtype": str(self.dtype), "ordered": bool(getattr(self.dtype, "ordered", False))}
-        return fields | {"words": [word.item() if isinstance(word, np.generic) else word for word in self.words]}
-
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> Column:
-        """Make a column of what `to_json` returned."""
-        rest, words = dict(fields), tuple(fields["words"])
-        ordered, name = rest.pop("ordered"), rest.pop("dtype")
-        pandas = _pandas()
-        kind = pandas.CategoricalDtype(words, ordered) if name == "category" else pandas.api.types.pandas_dtype(name)
-        return cls(**{**rest, "words": words, "dtype": kind})
+            raise _wrong(values, found < 0, where, f"is not one of {_some(self.words)}")
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,7 +152,6 @@ class Table:
     ids       the number of each row in what the table was made of
     parts     the part of each row, where the table has a column for it; `part` is the one that is loaded
     change    what may change, by column
-    left_out  how many rows were left out, because their class or a value is missing
     """
 
     frame: Any = field(repr=False)
@@ -192,7 +163,6 @@ class Table:
     change: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     parts: Array | None = field(default=None, repr=False)
     part: str | None = None
-    left_out: int = 0
     space_file: Space | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -216,7 +186,6 @@ class Table:
         change: Mapping[str, Mapping[str, Any]] | None = None,
         keep_missing: bool = True,
         split: Mapping[str, str] | None = None,
-        columns: Sequence[Column] | None = None,
         name: str = "table",
     ) -> Table:
         """Make a table of a DataFrame. Numbers, booleans and dates are numbers; everything else is a category.
@@ -228,30 +197,24 @@ class Table:
         change        what may change, by column: {"age": {"direction": "up"}, "sex": {"direction": "none"}}
         keep_missing  keep rows with a missing value; it stays missing unless {"missing": True} is in `change`
         split         {"column": …, "part": …, "fit": …}: which rows are loaded, and which give means and deviations
-        columns       those of another table, in place of new ones
         """
-        at, where = dict(split or {}), name
+        at = dict(split or {})
         words = dict(categories) if isinstance(categories, Mapping) else dict.fromkeys(categories)
         for key in (label, *drop, *words, *([at["column"]] if at else [])):
-            _check_column(frame, key, where)
+            _check_column(frame, key, name)
         used = [key for key in frame.columns if key not in {label, *drop, at.get("column")}]
         if not used:
-            raise DataError(f"{where}: no column is left besides the label; drop fewer")
+            raise DataError(f"{name}: no column is left besides the label; drop fewer")
         keep = frame[[label] if keep_missing else [label, *used]].notna().all(axis=1).to_numpy()
-        if not keep.any():
-            raise DataError(f"{where}: every row has a missing value; drop the columns that have them")
-        if (left := int((~keep).sum())) > 0:
-            why = "no class" if keep_missing else "a missing value"
-            warn_caller(f"{where}: {left} of {len(keep)} rows have {why} and are left out")
-        rows_left = frame.loc[keep]
-        parts = None if not at else np.array([_text(part) for part in rows_left[at["column"]]], dtype=object)
-        fitted = np.ones(len(rows_left), dtype=bool) if parts is None or "fit" not in at else parts == at["fit"]
+        _say_left_out(keep, "no class" if keep_missing else "a missing value", name)
+        kept = frame.loc[keep]
+        parts = None if not at else np.array([_text(part) for part in kept[at["column"]]], dtype=object)
+        fitted = np.ones(len(kept), dtype=bool) if parts is None or "fit" not in at else parts == at["fit"]
         if not fitted.any():
-            raise DataError(f"{where}: no row of column {at['column']!r} is {at['fit']!r}; it has {_some(parts)}")
-        names, labels = _classes(rows_left[label], classes, where)
-        made = tuple(columns or [_fitted(rows_left[key], key in words, words.get(key), fitted, where) for key in used])
-        features, ids = rows_left[[column.name for column in made]], np.flatnonzero(keep)
-        return cls(features, labels, ids, names, made, name, change or {}, parts, at.get("part"), left)
+            raise DataError(f"{name}: no row of column {at['column']!r} is {at['fit']!r}; it has {_some(parts)}")
+        names, labels = _classes(kept[label], classes, name)
+        columns = tuple(_column(kept[key], key in words, words.get(key), fitted, name) for key in used)
+        return cls(kept[used], labels, np.flatnonzero(keep), names, columns, name, change or {}, parts, at.get("part"))
 
     @classmethod
     def read(cls, path: str | Path, notes: str | Path | None = None, **options: Any) -> Table:
@@ -262,11 +225,9 @@ class Table:
             raise MissingData(f"{place}: no such file; check the path")
         if not has_text(about) and "label" not in options:
             raise MissingNotes(str(place), about.name)
-        arguments = {**(read_notes(about) if has_text(about) else {}), **options}
+        arguments = {**(_read_notes(about) if has_text(about) else {}), **options}
         frame = read_frame(place, arguments.pop("missing", None), arguments.pop("read", {}))
-        schema = arguments.pop("schema", None)
-        columns = None if schema is None else read_schema(about.with_name(schema))
-        table = cls.from_frame(frame, name=place.name, columns=columns, **arguments)
+        table = cls.from_frame(frame, name=place.name, **arguments)
         space = space_beside(place)
         if space is not None and table.change:
             raise DataError(f"{about}: has change, and there is a space file too; say it in one place")
@@ -303,30 +264,17 @@ class Table:
         at, found = 0, []
         for column in self.columns:
             width = len(column.features)
-            found.append(column.decode(values[:, at : at + width], self._exact.get(column.name, np.empty(0))))
+            found.append(column.decode(values[:, at : at + width], self._shown.get(column.name, np.empty(0))))
             at += width
         frame = _pandas().concat(found, axis=1)
         frame.columns = self.frame.columns
         return frame
 
     @cached_property
-    def _exact(self) -> dict[Any, Array]:
-        return {
-            column.name: np.unique(_numbers(self.frame[column.name].dropna()))
-            for column in self.columns
-            if column.kind == "real"
-        }
-
-    @cached_property
-    def _likely(self) -> dict[str, list[float]]:
-        """Return values that the table shows of each number that has many: a search tries them."""
-        found = {}
-        for column in self.columns:
-            wide = column.kind == "real" or (column.kind == "integer" and column.upper - column.lower > WIDE)
-            if wide and not column.unit:
-                values = np.unique(_numbers(self.frame[column.name].dropna()))
-                found[str(column.name)] = np.quantile(values, QUANTILES, method="nearest").tolist()
-        return found
+    def _shown(self) -> dict[Any, Array]:
+        """Return the different values of each number."""
+        numbers = [column for column in self.columns if column.kind in ("real", "integer") and not column.unit]
+        return {column.name: np.unique(_numbers(self.frame[column.name].dropna())) for column in numbers}
 
     @cached_property
     def space(self) -> Space:
@@ -338,10 +286,9 @@ class Table:
         for column in self.columns:
             key, names = str(column.name), list(column.features)
             flag = names.pop() if column.missing else None
-            options = self._options(column)
+            free, options = self._may_go(column), self._options(column)
             for option, value in options.items():
-                given.setdefault(option, {}).update(dict.fromkeys(names, _whole(value)))
-            free = self._may_go(column)
+                given.setdefault(option, {}).update(dict.fromkeys(names, value))
             if column.kind == "category":
                 one_hot[key] = (*names, flag) if flag and free else tuple(names)
             if flag is None:
@@ -357,9 +304,17 @@ class Table:
                 if free:
                     tied[key] = (names[0], flag)
         try:
-            return Space(names=self.features, one_hot=one_hot, tied=tied, rules=rules, likely=self._likely, **given)
+            return Space(names=self.features, one_hot=one_hot, tied=tied, rules=rules, likely=self._likely(), **given)
         except ValueError as error:
             raise DataError(f"change: {error}") from None
+
+    def _likely(self) -> dict[str, list[float]]:
+        """Return values that the table shows of each number that has many: a search tries them."""
+        found = {}
+        for name, values in self._shown.items():
+            if (values != np.rint(values)).any() or np.ptp(values) > WIDE:
+                found[str(name)] = np.quantile(values, QUANTILES, method="nearest").tolist()
+        return found
 
     def _may_go(self, column: Column) -> bool:
         """Tell whether a value of a column may become missing, and a missing one a value."""
@@ -372,7 +327,8 @@ class Table:
         two = column.kind == "integer" and (column.lower, column.upper) == (0, 1) and not column.unit
         if column.kind == "category" or (two and not column.missing):
             return {"kind": "binary", **change}
-        return {"kind": column.kind, "lower": column.lower, "upper": column.upper, **change}
+        lower, upper = (int(end) if end.is_integer() else end for end in (column.lower, column.upper))
+        return {"kind": column.kind, "lower": lower, "upper": upper, **change}
 
     def rows(self, part: str | None = None, dtype: torch.dtype = torch.float64) -> Rows:
         """Return all rows of a part, such as "train"; the one that is loaded unless given."""
@@ -399,14 +355,15 @@ class Table:
     def without_missing(self) -> Table:
         """Leave out the rows that have a missing value, and say how many."""
         keep = self.frame.notna().all(axis=1).to_numpy()
-        if not keep.any():
-            raise DataError(f"{self.name}: every row has a missing value; drop the columns that have them")
-        warn_caller(f"{self.name}: {int((~keep).sum())} of {len(keep)} rows have a missing value and are left out")
-        columns = tuple(replace(column, missing=False) for column in self.columns)
-        parts = None if self.parts is None else self.parts[keep]
-        frame, left = self.frame.loc[keep], self.left_out + int((~keep).sum())
-        some: dict[str, Any] = {"frame": frame, "labels": self.labels[keep], "ids": self.ids[keep], "parts": parts}
-        return replace(self, **some, columns=columns, left_out=left)
+        _say_left_out(keep, "a missing value", self.name)
+        return replace(
+            self,
+            frame=self.frame.loc[keep],
+            labels=self.labels[keep],
+            ids=self.ids[keep],
+            parts=None if self.parts is None else self.parts[keep],
+            columns=tuple(replace(column, missing=False) for column in self.columns),
+        )
 
     def places(self, model: Sequence[Any]) -> list[int]:
         """Return the columns of a model's answer in the order of the classes here; further classes follow.
@@ -414,7 +371,7 @@ class Table:
         Classes are found by name. A model that numbers its classes 0, 1, … and has as many is taken at that.
         """
         found = class_places(model, self.classes)
-        if found is None and len(model) == len(self.classes) and [*model] == [*range(len(model))]:
+        if found is None and [*model] == [*range(len(self.classes))]:
             found = list(range(len(model)))
         if found is None:
             some = ", ".join(shown(each) for each in model[:8])
@@ -424,16 +381,14 @@ class Table:
     def changes(self, x: Tensor, x_adv: Tensor, ids: Tensor | Sequence[int] | None = None) -> Any:
         """List what differs between rows, one line a cell: row, field, before, after, cost."""
         before, after = self.decode(x), self.decode(x_adv)
-        numbers = list(range(len(before))) if ids is None else [int(row) for row in ids]
+        moved = ~((before == after).fillna(False) | (before.isna() & after.isna())).to_numpy(bool)
+        numbers = np.arange(len(before)) if ids is None else np.asarray(ids)
         lines = []
-        for column in self.columns:
-            old, new = before[column.name], after[column.name]
-            moved = ~((old == new).fillna(False).to_numpy(bool) | (old.isna() & new.isna()).to_numpy())
-            cost = float(self.change.get(str(column.name), {}).get("cost", 1))
-            lines += [(k, numbers[k], column.name, old.iloc[k], new.iloc[k], cost) for k in np.flatnonzero(moved)]
-        lines.sort(key=lambda line: line[0])  # stable: fields stay in the order of the columns
-        names = ["row", "field", "before", "after", "cost"]
-        return _pandas().DataFrame([line[1:] for line in lines], columns=names)
+        for row, place in np.argwhere(moved):
+            name = self.columns[place].name
+            cost = float(self.change.get(str(name), {}).get("cost", 1))
+            lines.append((int(numbers[row]), name, before.iat[row, place], after.iat[row, place], cost))
+        return _pandas().DataFrame(lines, columns=["row", "field", "before", "after", "cost"])
 
     def scaler(self) -> Standardize:
         """Return a layer that standardises numbers and leaves categories as they are."""
@@ -444,57 +399,32 @@ class Table:
             at += len(column.features)
         return layer
 
-    def save(self, path: str | Path) -> None:
-        """Write the columns as JSON, for notes of another file with `schema = "…"`."""
-        columns = [column.to_json() for column in self.columns]
-        for column in columns:
-            if odd := [word for word in column["words"] if not isinstance(word, str | int | float | None)]:
-                raise DataError(
-                    f"{self.name}: column {column['name']!r} holds {type(odd[0]).__name__} values, which JSON does not "
-                    "have; make them texts or numbers first"
-                )
-        content = {"format": FORMAT, "columns": columns}
-        with replacing(Path(path)) as part:
-            part.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def read_schema(path: str | Path) -> list[Column]:
-    """Read the columns that `Table.save` wrote."""
-    try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
-        if content["format"] != FORMAT:
-            raise DataError(f"its format is {shown(content['format'])!r}, not {FORMAT!r}")
-        return [Column.from_json(column) for column in content["columns"]]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DataError(f"{path}: no columns can be read from it ({one_line(error)}); write it with save()") from None
-
 
 # How a column is understood
 
 
-def _fitted(values: Any, is_category: bool, words: Sequence[Any] | None, fitted: Array, where: str) -> Column:
+def _column(values: Any, is_category: bool, words: Sequence[Any] | None, fitted: Array, where: str) -> Column:
+    """Decide how a Series becomes features; `fitted` marks the rows that give means and deviations."""
     types, absent = _pandas().api.types, values.isna().to_numpy()
-    none = values.dtype == object and any(value is None for value in values[absent])
-    about: dict[str, Any] = {"name": values.name, "dtype": values.dtype, "missing": bool(absent.any()), "none": none}
     if absent.all():
         raise DataError(f"{where}: column {values.name!r} has no values; drop it")
+    none = values.dtype == object and any(value is None for value in values[absent])
+    about: dict[str, Any] = {"name": values.name, "dtype": values.dtype, "none": none, "missing": bool(absent.any())}
     timed = types.is_datetime64_any_dtype(values) or types.is_timedelta64_dtype(values)
     if not is_category and (timed or types.is_numeric_dtype(values) or types.is_bool_dtype(values)):
         unit = _unit(values) if timed else ""
         numbers = _numbers(values, unit)
         present, some = numbers[~absent], numbers[fitted & ~absent]
         if not np.isfinite(present).all():
-            raise _wrong(values, ~absent & ~np.isfinite(numbers), values.name, where, "is no finite number; correct it")
-        whole = bool((present == np.rint(present)).all())
+            raise _wrong(values, ~absent & ~np.isfinite(numbers), where, "is no finite number; correct it")
         low, high = float(present.min()), float(present.max())
-        if not (whole and max(-low, high) > EXACT_DOUBLE):
-            deviation = float(some.std()) if len(some) else 1.0
-            usable = deviation > 1e-9 * max(abs(low), abs(high))  # rounding leaves a little where all are equal
-            sums: dict[str, Any] = {
-                "mean": float(some.mean()) if len(some) else low,
-                "deviation": deviation if usable else 1.0,
-            }
-            return Column(**about, kind="integer" if whole else "real", lower=low, upper=high, unit=unit, **sums)
+        kind = "integer" if bool((present == np.rint(present)).all()) else "real"
+        if not (kind == "integer" and max(-low, high) > EXACT_DOUBLE):
+            mean, deviation = (float(some.mean()), float(some.std())) if len(some) else (low, 1.0)
+            if deviation <= 1e-9 * max(abs(low), abs(high)):  # rounding leaves a little where all are equal
+                deviation = 1.0
+            sums: dict[str, Any] = {"lower": low, "upper": high, "mean": mean, "deviation": deviation}
+            return Column(**about, **sums, kind=kind, unit=unit)
     found = _words(values, absent)
     if is_category or hasattr(values, "cat") or len(found) <= min(MAX_WORDS, max(FEW_WORDS, len(values) // 2)):
         if words is not None:
@@ -504,7 +434,7 @@ def _fitted(values: Any, is_category: bool, words: Sequence[Any] | None, fitted:
         made._places(values, absent, where)
         return made
     gap = [None if none else np.nan] if absent.any() else []
-    return Column(**about | {"missing": False}, kind="fixed", words=(*found, *gap))
+    return Column(**{**about, "missing": False}, kind="fixed", words=(*found, *gap))
 
 
 def _words(values: Any, absent: Array) -> list[Any]:
@@ -530,30 +460,32 @@ def _classes(values: Any, classes: Sequence[Any] | None, where: str) -> tuple[tu
     known = {name: place for place, name in enumerate(names)}
     labels = np.array([known.get(_text(value), -1) for value in values])
     if (labels < 0).any():
-        raise _wrong(values, labels < 0, values.name, where, f"is not one of the classes {', '.join(names[:8])}")
+        raise _wrong(values, labels < 0, where, f"is not one of the classes {_some(names)}")
     return tuple(names), labels.astype(np.int64)
 
 
 def _numbers(values: Any, unit: str = "") -> Array:
     """Return a Series as float64, NaN where it is missing; dates and spans of time in a unit since 1970."""
-    if not unit:
-        made: Array = values.to_numpy(dtype=np.float64, na_value=np.nan)
-        return made
-    times = _naive(values)
-    whole = times.astype(f"{times.dtype.name.partition('[')[0]}[{unit}]").astype(np.int64).astype(np.float64)
-    return np.where(np.isnat(times), np.nan, whole)
+    if unit:
+        times: Array = _spans(values).astype(f"timedelta64[{unit}]")
+        return np.where(np.isnat(times), np.nan, times.astype(np.int64).astype(np.float64))
+    numbers: Array = values.to_numpy(dtype=np.float64, na_value=np.nan)
+    return numbers
 
 
-def _naive(values: Any) -> Array:
-    zone = getattr(values.dtype, "tz", None)
-    naive: Array = (values if zone is None else values.dt.tz_convert("UTC").dt.tz_localize(None)).to_numpy()
-    return naive
+def _spans(values: Any) -> Array:
+    """Return dates as the time since 1970, and spans of time as they are."""
+    spans: Array = (values - _start(values.dtype) if values.dtype.kind == "M" else values).to_numpy()
+    return spans
+
+
+def _start(dtype: Any) -> Any:
+    return _pandas().Timestamp(0, tz=getattr(dtype, "tz", None)).as_unit("s")
 
 
 def _unit(values: Any) -> str:
-    times = _naive(values.dropna())
-    sort = times.dtype.name.partition("[")[0]
-    return next(unit for unit in UNITS if (times.astype(f"{sort}[{unit}]").astype(times.dtype) == times).all())
+    spans = _spans(values.dropna())
+    return next(unit for unit in UNITS if (spans.astype(f"timedelta64[{unit}]").astype(spans.dtype) == spans).all())
 
 
 def _widened(values: Array, exact: Array) -> Array:
@@ -582,19 +514,23 @@ def _blank(value: Any) -> bool:
     return value is None or (isinstance(value, float) and np.isnan(value))
 
 
-def _whole(value: Any) -> Any:
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
 def _some(words: Any) -> str:
     found = list(dict.fromkeys(map(str, words if words is not None else [])))
     return ", ".join(map(shown, found[:8])) + (", ..." if len(found) > 8 else "") if found else "none"
 
 
-def _wrong(values: Any, bad: Array, name: Any, where: str, why: str) -> DataError:
+def _wrong(values: Any, bad: Array, where: str, why: str) -> DataError:
     """Make the error about the first value that is wrong."""
     place = int(np.flatnonzero(bad)[0])
-    return DataError(f"{where}: row {values.index[place]}, column {name!r}: {shown(values.iloc[place])!r} {why}")
+    return DataError(f"{where}: row {values.index[place]}, column {values.name!r}: {shown(values.iloc[place])!r} {why}")
+
+
+def _say_left_out(keep: Array, why: str, where: str) -> None:
+    """Warn of rows that are left out; refuse a table that has no others."""
+    if not keep.any():
+        raise DataError(f"{where}: every row has {why}; drop the columns that are not needed")
+    if not keep.all():
+        warn_caller(f"{where}: {int((~keep).sum())} of {len(keep)} rows have {why} and are left out")
 
 
 def _check_column(frame: Any, name: Any, where: str) -> None:
@@ -701,17 +637,10 @@ class Split(toml.Table):
 
 
 class TableNotes(toml.Table):
-    """Hold what the file beside a table says.
+    """Hold what the file beside a table says: options of `Table.from_frame`, and how pandas is to read the table.
 
-    label         the column with the classes
-    classes       in the order of their numbers; those of the table unless given
-    drop          columns that the model does not see
-    missing       a text that stands for a missing value, besides an empty cell
-    keep_missing  false leaves out rows with a missing value; else they are kept as they are
-    schema        columns saved by `Table.save`, in place of those of this file
-    read          options of pandas.read_csv: sep, decimal, encoding, skipinitialspace
-    categories    the words of a category in their order, by column; or a list of columns
-    change        what may change, by column: direction, around, cost, lower, upper, grid, kind, missing
+    missing  a text that stands for a missing value, besides an empty cell
+    read     options of pandas.read_csv: sep, decimal, encoding, skipinitialspace
     """
 
     label: toml.Text
@@ -719,20 +648,17 @@ class TableNotes(toml.Table):
     drop: list[str] = Field(default_factory=list)
     missing: str | None = None
     keep_missing: bool = True
-    schema_file: toml.Text | None = Field(default=None, alias="schema")
     read: dict[str, Any] = Field(default_factory=dict)
     split: Split | None = None
     categories: dict[str, list[str | int | float | bool]] | list[str] = Field(default_factory=dict)
     change: dict[str, dict[str, Any]] = Field(default_factory=dict)
 
 
-def read_notes(path: Path) -> dict[str, Any]:
-    """Read the notes about a table, as arguments of `Table.read`; a mistake is named with its line."""
+def _read_notes(path: Path) -> dict[str, Any]:
     try:
-        notes = toml.parse(toml.read(path), TableNotes, str(path))
+        return toml.parse(toml.read(path), TableNotes, str(path)).model_dump(exclude_unset=True)
     except toml.TomlError as error:
         raise DataError(str(error)) from None
-    return notes.model_dump(exclude_unset=True, by_alias=True)
 
 
 def draft(path: str | Path) -> str:
@@ -742,10 +668,8 @@ def draft(path: str | Path) -> str:
         return Table.read(place).space.to_toml()
     frame = read_frame(place)
     marked = any((frame[name] == "?").any() for name in frame if frame[name].dtype.kind not in "biufMm")
-    return _drafted(read_frame(place, "?") if marked else frame, marked, str(place))
+    frame = read_frame(place, "?") if marked else frame
 
-
-def _drafted(frame: Any, marked: bool, where: str) -> str:
     def text(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False, default=str)
 
@@ -766,7 +690,7 @@ def _drafted(frame: Any, marked: bool, where: str) -> str:
     every = np.ones(len(frame), dtype=bool)
     for name in names:
         if name != label and not frame[name].isna().all():
-            column = _fitted(frame[name], False, None, every, where)
+            column = _column(frame[name], False, None, every, str(place))
             if column.kind == "category":
                 lines.append(f"{text(str(name))} = {text([_text(word) for word in column.words])}")
             elif column.kind == "fixed":

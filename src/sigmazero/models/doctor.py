@@ -1,17 +1,18 @@
 """Examine a model on a few rows before attacking it, and name what would make the numbers meaningless.
 
-Each check is a function in one list. Nothing is changed: modes are restored, no gradients are left behind, inputs are
-copied, and the random state is put back. A model that raises an exception is a finding too.
+Nothing is changed: modes are restored, no gradients are left behind, inputs are copied, and the random state is put
+back. A model that raises an exception is a finding too.
 """
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from sigmazero.core.findings import LOOK_FOR, MANY, ROUNDING, STEADY, Finding, coded
@@ -33,22 +34,9 @@ FAR = 100  # times as wide as what the rows show: bounds that nobody meant
 APART = 1000  # times as dear as the cheapest change
 MAX_NAMES = 5  # features that a finding names
 
-Check = Callable[["Exam"], Iterator[Finding]]
-CHECKS: list[tuple[Check, bool]] = []
-
-
-def check(last: bool = False) -> Callable[[Check], Check]:
-    """Add a check to the list; after a `last` one that finds something the exam ends."""
-
-    def note(function: Check) -> Check:
-        CHECKS.append((function, last))
-        return function
-
-    return note
-
 
 class Exam:
-    """A model and some rows, with its answers to them."""
+    """A model and up to 64 rows, evenly spread, with its answers to them."""
 
     def __init__(
         self, model: object, images: Tensor, labels: Tensor, bounds: Bounds, space: Space | None, claimed: float | None
@@ -59,26 +47,16 @@ class Exam:
         x = images[picks.to(images.device)].clone().detach()
         self.x = x if x.is_floating_point() else x.float()
         self.y = labels[picks.to(labels.device)].clone().detach().to(x.device)
-        self.given = self.x.clone()
+        self.given = self.x.clone()  # the copy that the model gets first
         self.first: Any = None
         self.second: Any = None
         self.flows: bool | None = None  # whether gradients reach the inputs; None where that was not checked
-
-    def ask(self) -> None:
-        """Call the model twice with the rows."""
-        with torch.no_grad():
-            self.first, self.second = (_answer(self.model(x)) for x in (self.given, self.x.clone()))
 
     @cached_property
     def right(self) -> Tensor:
         """Mark the rows that the model has right."""
         right: Tensor = self.first.argmax(1) == self.y
         return right
-
-    @property
-    def has_gradients(self) -> bool:
-        """Tell whether the model gives gradients, and costs nothing to query."""
-        return ability_of(self.model) == "gradients"
 
     def summary(self) -> str:
         """Say what was examined: rows, classes, range of the values, accuracy, and whether gradients flow."""
@@ -113,32 +91,21 @@ def examine(
     """
     if images.ndim < 1 or len(images) == 0 or len(labels) != len(images):
         raise ValueError(
-            f"the doctor needs at least one row and one label per row, got images {tuple(images.shape)} and "
-            f"labels {tuple(labels.shape)}"
+            f"at least one row and one label are needed, got {tuple(images.shape)} and {tuple(labels.shape)}"
         )
-    findings: list[Finding] = []
     devices = [images.device] if images.is_cuda else []
     # Leaving inference mode is what allows gradients when the caller forbids them.
     with torch.inference_mode(False), torch.random.fork_rng(devices=devices), torch.enable_grad():
         exam = Exam(model, images, labels, bounds, space, claimed)
-        findings += _check_mode(exam)  # before the mode is changed
+        findings = [*_check_mode(exam)]  # before the mode is changed
         with in_eval_mode(exam.model):
-            for function, last in CHECKS:
-                findings += (found := list(function(exam)))
-                if found and last:
+            for check in CHECKS:
+                findings += (found := list(check(exam)))
+                if found and check in LAST:
                     break
         if say is not None:
             say(exam.summary())
     return sorted(findings, key=lambda finding: finding.code)
-
-
-def _answer(answer: Any) -> Any:
-    """Return a copy of the logits in an answer, or the answer itself where there are none, for a check to name it."""
-    try:
-        answer = logits_in(answer)
-    except TypeError:
-        return answer
-    return answer.clone()  # some models give the same memory again
 
 
 def _at_least(k: int, n: int, share: float) -> float:
@@ -153,12 +120,22 @@ def _at_least(k: int, n: int, share: float) -> float:
 # Checks that need no answer of the model
 
 
-@check()
-def _check_bounds(exam: Exam) -> Iterator[Finding]:
+def _check_mode(exam: Exam) -> Iterator[Finding]:
+    moody = nn.modules.batchnorm._BatchNorm | nn.modules.dropout._DropoutNd
+    parts = exam.model.modules() if isinstance(exam.model, nn.Module) else ()
+    if kinds := sorted({type(part).__name__ for part in parts if isinstance(part, moody) and part.training}):
+        detail = f"{', '.join(kinds)} would answer differently in training mode."
+        yield coded("SZ002", detail, "call model.eval(); attacks run in eval mode and restore yours", "warning")
+
+
+def _check_inputs(exam: Exam) -> Iterator[Finding]:
+    x = exam.x
+    if looks_last(tuple(x.shape)):
+        fix = "give the inputs as (N, C, H, W), x.permute(0, 3, 1, 2), and the model as sz.wrap(model, channels='last')"
+        yield coded("SZ021", f"Inputs have shape {tuple(x.shape[1:])}.", fix, "warning")
     if exam.space is not None:
         yield from examine_space(exam.space, exam.images)
         return
-    x = exam.x
     low, high = (torch.as_tensor(bound, dtype=x.dtype, device=x.device) for bound in exam.bounds)
     inside = (x >= low) & (x <= high)  # a NaN is inside nothing
     if bool(inside.all()):
@@ -172,32 +149,25 @@ def _check_bounds(exam: Exam) -> Iterator[Finding]:
     yield coded("SZ006", f"{share:.1%} of the values are outside, from {float(x.min()):g} to {float(x.max()):g}.", fix)
 
 
-@check()
-def _check_layout(exam: Exam) -> Iterator[Finding]:
-    if looks_last(tuple(exam.x.shape)):
-        fix = "give the inputs as (N, C, H, W), x.permute(0, 3, 1, 2), and the model as sz.wrap(model, channels='last')"
-        yield coded("SZ021", f"Inputs have shape {tuple(exam.x.shape[1:])}.", fix, "warning")
-
-
-def _check_mode(exam: Exam) -> Iterator[Finding]:
-    moody = nn.modules.batchnorm._BatchNorm | nn.modules.dropout._DropoutNd
-    parts = exam.model.modules() if isinstance(exam.model, nn.Module) else ()
-    if kinds := sorted({type(part).__name__ for part in parts if isinstance(part, moody) and part.training}):
-        detail = f"{', '.join(kinds)} would answer differently in training mode."
-        yield coded("SZ002", detail, "call model.eval(); attacks run in eval mode and restore yours", "warning")
-
-
 # Answers
 
 
-@check(last=True)
 def _check_call(exam: Exam) -> Iterator[Finding]:
     try:
-        exam.ask()
+        with torch.no_grad():
+            exam.first, exam.second = (_answer(exam.model(x)) for x in (exam.given, exam.x.clone()))
     except Stopped:
         raise  # a limit that the caller set
     except Exception as error:  # a user's model may raise anything
         yield _raised(error)
+
+
+def _answer(answer: Any) -> Any:
+    """Return a copy of the logits in an answer, or the answer itself where there are none, for a check to name it."""
+    try:
+        return logits_in(answer).clone()  # some models give the same memory again
+    except TypeError:
+        return answer
 
 
 def _raised(error: Exception) -> Finding:
@@ -205,7 +175,6 @@ def _raised(error: Exception) -> Finding:
     return coded("SZ011", detail, "call the model on one batch yourself; check shape, type and device of the inputs")
 
 
-@check(last=True)
 def _check_shape(exam: Exam) -> Iterator[Finding]:
     fix = "return one tensor of shape (rows, classes); wrap the model if it returns a tuple or a dictionary"
     for logits in (exam.first, exam.second):
@@ -226,42 +195,29 @@ def _check_shape(exam: Exam) -> Iterator[Finding]:
         yield coded("SZ003", f"Two calls gave {exam.first.shape[1]} and {exam.second.shape[1]} columns.", STEADY)
 
 
-@check()
-def _check_writes(exam: Exam) -> Iterator[Finding]:
+def _check_answers(exam: Exam) -> Iterator[Finding]:
+    first, second = exam.first, exam.second
     if exam.given._version or not torch.equal(exam.x, exam.given):  # x.clamp_(0, 1) may change no value here
         fix = "write x = x - mean instead of x.sub_(mean); attacks here give it a copy, other tools may not"
         yield coded("SZ015", "A call wrote to the values it was given.", fix, "warning")
-
-
-@check()
-def _check_finite(exam: Exam) -> Iterator[Finding]:
-    if bad := int((~exam.first.isfinite()).any(dim=1).sum()):
+    if bad := int((~first.isfinite()).any(dim=1).sum()):
         fix = "look for a division by zero, log(0) or overflow; half precision overflows at 65,504"
         yield coded("SZ007", f"{bad} of {len(exam.x)} rows have NaN or infinite logits.", fix)
-
-
-@check()
-def _check_probabilities(exam: Exam) -> Iterator[Finding]:
-    tolerance = 1e-2 if torch.finfo(exam.first.dtype).bits < 32 else 1e-4
-    shares = (exam.first >= 0).all() & ((exam.first.sum(dim=1) - 1).abs() < tolerance).all()
+    tolerance = 1e-2 if torch.finfo(first.dtype).bits < 32 else 1e-4
+    shares = (first >= 0).all() & ((first.sum(dim=1) - 1).abs() < tolerance).all()
     if ability_of(exam.model) != "labels" and bool(shares):
         fix = "return the values before the softmax, or sz.wrap(model, gives='probabilities')"
         yield coded("SZ001", "No output is negative and every row sums to 1.", fix, "warning")
-
-
-@check()
-def _check_random(exam: Exam) -> Iterator[Finding]:
-    finite = exam.first.isfinite() & exam.second.isfinite()
+    finite = first.isfinite() & second.isfinite()
     if bool(finite.any()):
-        gap, scale = (exam.first - exam.second)[finite].abs().max(), exam.first[finite].abs().max().clamp_min(1.0)
-        if float(gap / scale) > ROUNDING * torch.finfo(exam.first.dtype).eps:
+        gap, scale = (first - second)[finite].abs().max(), first[finite].abs().max().clamp_min(1.0)
+        if float(gap / scale) > ROUNDING * torch.finfo(first.dtype).eps:
             yield coded("SZ003", f"Two calls on the same rows differ by up to {float(gap):.3g}.", STEADY)
 
 
 # Labels
 
 
-@check(last=True)
 def _check_labels(exam: Exam) -> Iterator[Finding]:
     y, classes = exam.y, exam.first.shape[1]
     if y.ndim != 1 or y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
@@ -272,7 +228,6 @@ def _check_labels(exam: Exam) -> Iterator[Finding]:
         yield coded("SZ010", detail, "check that the data set belongs to the model and that labels count from 0")
 
 
-@check()
 def _check_accuracy(exam: Exam) -> Iterator[Finding]:
     (rows, classes), right = exam.first.shape, int(exam.right.sum())
     fix = "check the normalisation (inside the model or not at all), the order of channels and labels, the weights"
@@ -286,7 +241,12 @@ def _check_accuracy(exam: Exam) -> Iterator[Finding]:
             yield coded("SZ030", detail, fix)
 
 
-@check()
+def _chance(now: Tensor, right: Tensor) -> tuple[int, float]:
+    """Return how many more rows are right now, and the probability of such a gain by chance."""
+    gained, lost = int((now & ~right).sum()), int((right & ~now).sum())
+    return gained - lost, _at_least(gained, gained + lost, 0.5)
+
+
 def _check_numbering(exam: Exam) -> Iterator[Finding]:
     """Find labels that are numbered otherwise than the model's classes: another numbering makes far more rows right."""
     labels, named = exam.y.tolist(), exam.first.argmax(1)
@@ -295,49 +255,49 @@ def _check_numbering(exam: Exam) -> Iterator[Finding]:
         if count > 1 and label not in numbering and other not in numbering.values():
             numbering[label] = other
     now = torch.tensor([numbering.get(label, -1) for label in labels], device=named.device) == named
-    gained, lost = int((now & ~exam.right).sum()), int((exam.right & ~now).sum())
-    if gained - lost >= RENUMBERED * len(named) and _at_least(gained, gained + lost, 0.5) < IMPOSSIBLE:
+    gain, chance = _chance(now, exam.right)
+    if gain >= RENUMBERED * len(named) and chance < IMPOSSIBLE:
         moved = [f"{label} is the model's {other}" for label, other in sorted(numbering.items()) if label != other]
         rows = f"{int(exam.right.sum())} of {len(named)} rows are right, with other numbers {int(now.sum())}"
-        some = ", ".join(moved[:MAX_NAMES]) + (", ..." if len(moved) > MAX_NAMES else "")
         fix = "number the classes as the model does, or name them on both sides (model.classes, names of the folders)"
-        yield coded("SZ034", f"{rows}: label {some}.", fix)
+        yield coded("SZ034", f"{rows}: label {_some(moved)}.", fix)
+
+
+def _some(words: list[str]) -> str:
+    return ", ".join(words[:MAX_NAMES]) + (", ..." if len(words) > MAX_NAMES else "")
 
 
 # Gradients
 
 
-@check()
 def _check_normalisation(exam: Exam) -> Iterator[Finding]:
     """Suspect a missing normalisation where one of the usual ones makes far more rows right."""
     x, right = exam.x, exam.right
     inside = x.ndim == 4 and bool((x >= 0).all() & (x <= 1).all())
-    bad = exam.has_gradients and isinstance(exam.model, nn.Module) and float(right.double().mean()) < GOOD
-    if not (bad and inside) or any(isinstance(part, Normalize) for part in exam.model.modules()):
+    free = ability_of(exam.model) == "gradients" and isinstance(exam.model, nn.Module)  # more queries cost nothing
+    if not (free and inside) or float(right.double().mean()) >= GOOD:
+        return
+    if any(isinstance(part, Normalize) for part in exam.model.modules()):
         return
     for name, (mean, std) in KNOWN.items():
         if len(mean) != x.shape[1]:
             continue
         with torch.no_grad():
             now = logits_in(exam.model(Normalize(mean, std).to(x)(x))).to(x.device).argmax(1) == exam.y
-        gained, lost = int((now & ~right).sum()), int((right & ~now).sum())
-        if _at_least(gained, gained + lost, 0.5) < UNLIKELY:
-            detail = (
-                f"{int(right.sum())} of {len(x)} rows are right, with {name}'s mean and deviation {int(now.sum())}."
-            )
+        if _chance(now, right)[1] < UNLIKELY:
+            rows = f"{int(right.sum())} of {len(x)} rows are right, with {name}'s mean and deviation {int(now.sum())}"
             fix = f"put the normalisation of the training in front of the network, such as --normalize {name}"
-            yield coded("SZ033", detail, fix)
+            yield coded("SZ033", f"{rows}.", fix)
             return
 
 
-@check()
 def _check_gradient(exam: Exam) -> Iterator[Finding]:
-    if not exam.has_gradients:
+    if ability_of(exam.model) != "gradients":
         return
     x, y = exam.x.clone().requires_grad_(), exam.y.long()
     fix = "remove detach(), no_grad(), numpy and rounding from the forward pass, or use a gradient-free attack"
+    exam.flows = False
     try:
-        exam.flows = False
         logits = logits_in(exam.model(x.clone())).to(x.device)
         if not logits.requires_grad:
             yield coded("SZ012", "The logits carry no gradient.", fix)
@@ -356,8 +316,7 @@ def _check_gradient(exam: Exam) -> Iterator[Finding]:
 
 
 def _judge_gradients(flat: Tensor, margin: Tensor, x: Tensor) -> Iterator[Finding]:
-    zero, broken = int((flat == 0).all(dim=1).sum()), int((~flat.isfinite()).any(dim=1).sum())
-    if zero:
+    if zero := int((flat == 0).all(dim=1).sum()):
         detail = f"{zero} of {len(x)} rows ({zero / len(x):.0%}) have no gradient at all."
         yield coded("SZ004", detail, LOOK_FOR, "error" if zero > MANY * len(x) else "warning")
     # What moving every feature by as much as the rows show of it could change, to first order.
@@ -366,10 +325,16 @@ def _judge_gradients(flat: Tensor, margin: Tensor, x: Tensor) -> Iterator[Findin
     if len(x) > 1 and tiny > MANY * len(x):
         detail = f"{tiny} of {len(x)} rows have gradients that move the margin by less than {TINY:.1%} of it."
         yield coded("SZ032", detail, "look for a scale, a temperature or a saturated output; attack plain logits")
-    if broken:
+    if broken := int((~flat.isfinite()).any(dim=1).sum()):
         detail = f"{broken} of {len(x)} rows have NaN or infinite gradients."
         yield coded("SZ013", detail, "look for sqrt(0), division by zero or overflow in the model")
 
+
+LAST = (_check_call, _check_shape, _check_labels)  # where one of these finds something, the next ones cannot run
+CHECKS = (
+    *(_check_inputs, _check_call, _check_shape, _check_answers, _check_labels, _check_accuracy, _check_numbering),
+    *(_check_normalisation, _check_gradient),
+)
 
 # Spaces
 
@@ -384,21 +349,24 @@ def examine_space(space: Space, images: Tensor) -> list[Finding]:
         what, _, fix = str(error).partition("; ")
         return [coded("SZ017", f"{what}.", fix or "correct the space")]
     free = (problem.domain.user_lower < problem.domain.user_upper).flatten(1).any(0).cpu().numpy()
-    return [*_stuck(columns, free), *_wide(columns, x, free), *_costs_apart(columns)]
+    return [*_check_changes(columns, free), *_check_ends(columns, x, free)]
 
 
-def _stuck(columns: Columns, free: np.ndarray[Any, np.dtype[np.bool_]]) -> Iterator[Finding]:
-    """Find features that are not declared fixed and still cannot change."""
-    stuck: Sequence[int] = np.flatnonzero((columns.rise | columns.fall).any(0) & ~free).tolist()
-    if stuck:
-        names = ", ".join(columns.labels[k] for k in stuck[:MAX_NAMES]) + (", ..." if len(stuck) > MAX_NAMES else "")
+def _check_changes(columns: Columns, free: NDArray[np.bool_]) -> Iterator[Finding]:
+    """Find features that are not declared fixed and still cannot change, and changes that nobody can pay."""
+    if stuck := [columns.labels[k] for k in np.flatnonzero((columns.rise | columns.fall).any(0) & ~free)]:
         fix = 'say direction = "none" if that is meant; otherwise widen the ends or correct the direction'
-        yield coded("SZ018", f"{len(stuck)} of {len(free)} features cannot change: {names}.", fix, "warning")
+        yield coded("SZ018", f"{len(stuck)} of {len(free)} features cannot change: {_some(stuck)}.", fix, "warning")
     if not free.any():
         yield coded("SZ018", "No feature can change at all.", "let some feature change, or there is nothing to attack")
+    cost = columns.cost
+    if len(cost) and cost.max() > APART * cost.min():
+        (dear, high), (cheap, low) = ((columns.labels[k], cost[k]) for k in (int(cost.argmax()), int(cost.argmin())))
+        fix = 'say direction = "none" for what must not change; a cost is a price, not a prohibition'
+        yield coded("SZ020", f"Feature {dear} costs {high:g} and {cheap} costs {low:g}.", fix, "warning")
 
 
-def _wide(columns: Columns, x: Tensor, free: np.ndarray[Any, np.dtype[np.bool_]]) -> Iterator[Finding]:
+def _check_ends(columns: Columns, x: Tensor, free: NDArray[np.bool_]) -> Iterator[Finding]:
     """Find features whose bounds are far wider than the values of the rows, which look like another unit."""
     values = x.flatten(1).double().cpu().numpy()
     if len(values) < MIN_ROWS:
@@ -414,14 +382,3 @@ def _wide(columns: Columns, x: Tensor, free: np.ndarray[Any, np.dtype[np.bool_]]
         more = f", and {len(far) - 1} more features are like it" if len(far) > 1 else ""
         fix = "give ends in the units of the inputs, or leave it if such values are real"
         yield coded("SZ019", f"{ends}{more}.", fix, "warning")
-
-
-def _costs_apart(columns: Columns) -> Iterator[Finding]:
-    cost = columns.cost
-    if len(cost) and cost.max() > APART * cost.min():
-        dear, cheap = int(cost.argmax()), int(cost.argmin())
-        costs = (
-            f"Feature {columns.labels[dear]} costs {cost[dear]:g} and {columns.labels[cheap]} costs {cost[cheap]:g}."
-        )
-        fix = 'say direction = "none" for what must not change; a cost is a price, not a prohibition'
-        yield coded("SZ020", costs, fix, "warning")

@@ -56,15 +56,14 @@ def load(
     - "robustbench:NAME", "robustbench:DATASET/NAME" or "robustbench:DATASET/THREAT/NAME" (by default cifar10, Linf)
     - "torchvision:NAME" and "timm:NAME", with the weights and the normalisation that these libraries publish
     - "path/to/file.py:build" or "package.module:build": a function without arguments that returns a model, or a model
-    - a program saved by ``torch.export`` (.pt2), an ONNX file (.onnx), a pickle (.joblib, .pkl) of an estimator, or a
-      saved Keras model (.keras)
+    - a program of ``torch.export`` (.pt2), an ONNX file (.onnx), a pickled estimator (.joblib, .pkl), a Keras model
     - a module or another model itself
 
-    ``weights`` is a state dict for it, in place of the published one. ``normalize`` ("0.5,0.25", see
-    `parse_normalize`) goes in front of networks that expect normalised inputs; named models bring theirs.
+    ``weights`` is a state dict for it. ``normalize`` ("0.5,0.25", see `parse_normalize`) goes in front of networks that
+    expect normalised inputs; named models bring both.
 
     State dicts and ONNX files never run code. A code file does, and so may an exported program. A pickle or a Keras
-    model runs what its maker put into it, so it is loaded with ``trust_code=True`` alone.
+    model runs what its maker put into it, so it needs ``trust_code=True``.
     """
     if not isinstance(spec, str | os.PathLike):
         return _finished(_module(spec, repr(spec)), weights, normalize).to(device).eval()
@@ -89,10 +88,7 @@ def _known(entry: zoo.ZooEntry, weights: Any, model_dir: Any, normalize: Any) ->
         files.locate(entry, model_dir)  # a missing file is reported before a large network is built
     with torch.device("cpu"):  # whatever torch's default device is; `load` moves it afterwards
         network = entry.build()
-        if weights is None:
-            files.load_entry(network, entry, model_dir)
-        else:
-            files.load_file(network, weights, entry)
+        files.fill(network, entry, weights, model_dir)
         return entry.normalized(network)
 
 
@@ -101,7 +97,7 @@ def _finished(model: nn.Module, weights: Any, normalize: str | Statistics | None
     if weights is not None:
         if isinstance(model, TorchFunction):
             raise ValueError(f"weights={os.fspath(weights)!r} need a torch module to go into, not {model}")
-        files.load_file(model, weights)
+        files.fill(model, path=weights)
     if normalize is None:
         return model
     mean, std = parse_normalize(normalize) if isinstance(normalize, str) else normalize
@@ -127,20 +123,14 @@ def _robustbench(name: str, pretrained: bool, model_dir: Any) -> tuple[nn.Module
     try:
         return library.load_model(last, dataset=dataset, threat_model=threat, **folder), None
     except KeyError as error:
-        raise zoo.UnknownModel(
-            f"RobustBench has no model {last!r} for the data set {dataset} and the threat model {threat} "
-            f"(no {error}); write robustbench:DATASET/THREAT/NAME"
-        ) from error
+        raise zoo.UnknownModel(f"RobustBench has no {last!r} for {dataset}/{threat}: DATASET/THREAT/NAME") from error
 
 
 def _torchvision(name: str, pretrained: bool, model_dir: Any) -> tuple[nn.Module, Statistics | None]:
     try:
         library = importlib.import_module("torchvision.models")
     except Exception as error:  # a broken installation fails in many ways besides ImportError
-        raise MissingExtra(
-            f"the model 'torchvision:{name}' needs the package 'torchvision', which cannot be imported "
-            f"({type(error).__name__}: {error}); install it with: pip install torchvision"
-        ) from error
+        raise MissingExtra(f"torchvision:{name}: {one_line(error)}; pip install torchvision") from error
     if name not in (known := library.list_models(module=library)):
         raise zoo.UnknownModel(f"torchvision has no classifier {name!r}; {hint(name, known)}")
     published = library.get_model_weights(name).DEFAULT
@@ -195,9 +185,7 @@ def _exported(path: Path, device: str | torch.device) -> nn.Module:
 
 def _unpickled(path: Path, trust_code: bool) -> Any:
     if not trust_code:
-        raise ValueError(
-            f"{path} may run code of the person who made it when it is loaded; if you trust it, say trust_code=True"
-        )
+        raise ValueError(f"loading {path} may run code of its maker; if you trust it, say trust_code=True")
     try:
         if path.suffix.lower() == ".keras":
             return importlib.import_module("keras").models.load_model(path)

@@ -27,7 +27,8 @@ from sigmazero.models.wrapping.identity import KnownModel
 
 log = logging.getLogger(__name__)
 
-Operator = Callable[..., Any]
+Operator = Callable[..., Any]  # of tensors, with ONNX's attributes as keyword arguments
+Function = Callable[..., Tensor]
 Ints = Sequence[int] | None
 TOLERANCE = {torch.float16: 2e-2, torch.bfloat16: 1e-1}  # of the largest logit, by the file's number format
 SINGLE = 1e-3  # for the other formats
@@ -55,8 +56,7 @@ class OnnxNetwork(KnownModel):
     """Compute the nodes of an ONNX file one after the other.
 
     Floating-point constants are parameters, so that they move and change format with the network. Whole numbers, which
-    say shapes and places, stay on the processor. `rows` is the number of rows that the file insists on, if it does: one
-    that was made for a single row is mapped over the rows.
+    say shapes and places, stay on the processor. `rows` is the number of rows that the file insists on, if it does.
     """
 
     def __init__(self, nodes: list[Node], constants: dict[str, Tensor], given: str, result: str) -> None:
@@ -81,17 +81,17 @@ class OnnxNetwork(KnownModel):
             return logits
         return in_fixed_batches(self._run, x, self.rows)
 
-    def start(self, x: Tensor) -> dict[str, Any]:
-        """Return the values that are there before the first node."""
-        weights = {name: getattr(self, place) for name, place in self.places.items()}
-        return {"": None, **self.integers, **weights, self.given: x}
-
     def _run(self, x: Tensor) -> Tensor:
         values = self.start(x)
         for node in self.nodes:
             node.compute(values)
         answer: Tensor = values[self.result]
         return answer
+
+    def start(self, x: Tensor) -> dict[str, Any]:
+        """Return the values that are there before the first node."""
+        weights = {name: getattr(self, place) for name, place in self.places.items()}
+        return {"": None, **self.integers, **weights, self.given: x}
 
     def content(self) -> str:
         """Return the hash of the file."""
@@ -112,24 +112,23 @@ def load_onnx(path: Path) -> nn.Module:
         library.checker.check_model(str(path))
         if model.functions:
             model = require("onnx.inliner", "onnx", "functions in a file").inline_local_functions(model)
-        network = _network(model, library)
-        network.title, network.digest = path.name, _digest(path, network)
-        _compare(network.eval(), model, library)
+        network = _network(model, library).eval()
+        digest = hashlib.sha256(path.read_bytes())
+        for value in network.integers.values():  # which may lie in another file; weights are known by their values
+            digest.update(value.numpy().tobytes())
+        network.title, network.digest = path.name, digest.hexdigest()
+        _compare(network, model, library)
     except Exception as error:  # damaged files fail in as many ways as there are bytes
         raise ValueError(f"{path} is no ONNX network that can be converted ({one_line(error)}); {INSTEAD}") from error
     return network
 
 
-def _digest(path: Path, network: OnnxNetwork) -> str:
-    digest = hashlib.sha256(path.read_bytes())
-    for value in network.integers.values():  # which may lie in another file; weights are known by their values
-        digest.update(value.numpy().tobytes())
-    return digest.hexdigest()
+def _version(model: Any) -> int:
+    return max([each.version for each in model.opset_import if each.domain in ("", "ai.onnx")], default=0)
 
 
 def _network(model: Any, library: Any) -> OnnxNetwork:
-    graph = model.graph
-    version = max([each.version for each in model.opset_import if each.domain in ("", "ai.onnx")], default=0)
+    graph, version = model.graph, _version(model)
     if version < 7:
         raise ValueError(f"its operators are of version {version}; 7 and later are read")
     if graph.sparse_initializer:
@@ -155,23 +154,26 @@ def _node(proto: Any, version: int, library: Any) -> Node:
     kind = f"{kind} before 13" if version < 13 and f"{kind} before 13" in OPERATORS else kind
     if kind not in OPERATORS:
         raise ValueError(f"the network uses {shown(kind)}, which is not converted here")
-    found = {each.name: library.helper.get_attribute_value(each) for each in proto.attribute}
-    attributes = {name: _attribute(value, library) for name, value in found.items()}
+    attributes = {}
+    for each in proto.attribute:
+        value = library.helper.get_attribute_value(each)
+        if isinstance(value, library.TensorProto):
+            value = _tensor(value, library)
+        attributes[each.name] = value.decode() if isinstance(value, bytes) else value
     if kind == "Split":
         attributes["outputs"] = len(proto.output)
-    if unknown := sorted(attributes.keys() - _keywords(OPERATORS[kind])):
+    try:
+        known = {
+            each.name
+            for each in inspect.signature(OPERATORS[kind]).parameters.values()
+            if each.kind is each.KEYWORD_ONLY
+        }
+    except ValueError:  # a function of torch, which shows none
+        known = set()
+    if unknown := sorted(attributes.keys() - known):
         value = shown(attributes[unknown[0]])
         raise ValueError(f"{kind} has {unknown[0]}={value}, which is not converted here")
     return Node(kind, tuple(proto.input), tuple(proto.output), attributes)
-
-
-def _keywords(function: Operator) -> set[str]:
-    """Return the attributes that an operator knows."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except ValueError:  # a function of torch, which shows none
-        return set()
-    return {each.name for each in parameters if each.kind is each.KEYWORD_ONLY}
 
 
 def _tensor(proto: Any, library: Any) -> Tensor:
@@ -179,12 +181,6 @@ def _tensor(proto: Any, library: Any) -> Tensor:
     if values.dtype.name == "bfloat16":
         return torch.from_numpy(values.astype(np.float32)).bfloat16()
     return torch.from_numpy(np.array(values))
-
-
-def _attribute(value: Any, library: Any) -> Any:
-    if isinstance(value, library.TensorProto):
-        return _tensor(value, library)
-    return value.decode() if isinstance(value, bytes) else value
 
 
 # The comparison with the reference
@@ -219,7 +215,7 @@ def _compare(network: OnnxNetwork, model: Any, library: Any) -> None:
 
 
 def _reference(network: OnnxNetwork, model: Any, x: Tensor) -> Tensor:
-    if max(each.version for each in model.opset_import if each.domain in ("", "ai.onnx")) < SOUND:
+    if _version(model) < SOUND:
         model = require("onnx.version_converter", "onnx", "an older file").convert_version(model, SOUND)
     evaluator = require("onnx.reference", "onnx", "the comparison").ReferenceEvaluator(model)
     (answer,) = evaluator.run([network.result], {network.given: x.numpy()})
@@ -265,19 +261,18 @@ def numbers(given: Tensor | Ints) -> list[int]:
 
 
 class Window(NamedTuple):
-    """How a window moves over an image, and what is added at the edges."""
+    """How a window moves over an image, and how much is added before and after it in each direction."""
 
     strides: list[int]
     dilations: list[int]
     before: list[int]
     after: list[int]
 
-    def pad(self, x: Tensor, value: float) -> Tensor:
-        """Add the edges to an image."""
-        if not any((*self.before, *self.after)):
-            return x
+    @property
+    def edges(self) -> list[int]:
+        """Return what is added, as `F.pad` takes it; nothing where all of it is 0."""
         pairs = zip(reversed(self.before), reversed(self.after), strict=True)
-        return F.pad(x, [n for pair in pairs for n in pair], value=value)
+        return [n for pair in pairs for n in pair] if any((*self.before, *self.after)) else []
 
 
 def _window(x: Tensor, kernel: Sequence[int], strides: Ints, dilations: Ints, pads: Ints, auto_pad: str) -> Window:
@@ -307,13 +302,12 @@ def _convolution(
     kernel_shape: Ints = None,
     group: int = 1,
 ) -> Tensor:
-    function: Operator = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}[weight.ndim - 2]
+    function: Function = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}[weight.ndim - 2]
     window = _window(x, weight.shape[2:], strides, dilations, pads, auto_pad)
     edge = window.before
     if window.before != window.after:
-        x, edge = window.pad(x, 0.0), [0] * len(edge)
-    found: Tensor = function(x, weight, bias, window.strides, edge, window.dilations, group)
-    return found
+        x, edge = F.pad(x, window.edges), [0] * len(edge)
+    return function(x, weight, bias, window.strides, edge, window.dilations, group)
 
 
 def _pool(name: str, edge: float) -> Operator:
@@ -331,18 +325,19 @@ def _pool(name: str, edge: float) -> Operator:
         storage_order: int = 0,
         count_include_pad: int = 0,
     ) -> Tensor:
-        function: Operator = getattr(F, f"{name}_pool{len(kernel_shape)}d")
+        function: Function = getattr(F, f"{name}_pool{len(kernel_shape)}d")
         window = _window(x, kernel_shape, strides, dilations, pads, auto_pad)
         how: dict[str, Any] = {"stride": window.strides, "ceil_mode": bool(ceil_mode)}
         if name == "max":
             how["dilation"] = window.dilations
         elif any(each != 1 for each in window.dilations):
             raise ValueError(f"AveragePool has dilations={window.dilations}, which is not converted here")
-        found: Tensor = function(window.pad(x, edge), list(kernel_shape), **how)
-        if name == "max" or count_include_pad or not any((*window.before, *window.after)):
+        around = F.pad(x, window.edges, value=edge) if window.edges else x
+        found = function(around, list(kernel_shape), **how)
+        if name == "max" or count_include_pad or not window.edges:
             return found
-        inside: Tensor = function(window.pad(torch.ones_like(x[:1, :1]), 0.0), list(kernel_shape), **how)
-        return found / inside  # the mean of what lies inside the image alone
+        # the mean of what lies inside the image alone
+        return found / function(F.pad(torch.ones_like(x[:1, :1]), window.edges), list(kernel_shape), **how)
 
     return pooled
 
@@ -352,8 +347,8 @@ def _gemm(
     b: Tensor,
     c: Tensor | None = None,
     *,
-    alpha: float = 1.0,
-    beta: float = 1.0,
+    alpha: float = 1,
+    beta: float = 1,
     transA: int = 0,
     transB: int = 0,
 ) -> Tensor:
@@ -366,11 +361,7 @@ def _gemm(
 
 def _batch_norm(
     x: Tensor,
-    scale: Tensor,
-    bias: Tensor,
-    mean: Tensor,
-    variance: Tensor,
-    *,
+    *statistics: Tensor,
     epsilon: float = 1e-5,
     momentum: float = 0.9,
     spatial: int = 1,
@@ -378,24 +369,28 @@ def _batch_norm(
 ) -> Tensor:
     if training_mode or not spatial:
         raise ValueError("a BatchNormalization is in training mode; export the network in evaluation mode")
+    scale, bias, mean, variance = statistics
     return F.batch_norm(x, mean, variance, scale, bias, False, 0.0, epsilon)
 
 
 def _clip(
-    x: Tensor,
-    low: Tensor | None = None,
-    high: Tensor | None = None,
-    *,
-    min: float | None = None,
-    max: float | None = None,
+    x: Tensor, low: Tensor | None = None, high: Tensor | None = None, *, min: Any = None, max: Any = None
 ) -> Tensor:
     least, most = min if low is None else low, max if high is None else high
     x = x if least is None else x.clamp_min(least)
     return x if most is None else x.clamp_max(most)
 
 
-def _constant(*values: Any) -> Tensor:
-    found = next(value for value in values if value is not None)
+def _constant(
+    *,
+    value: Tensor | None = None,
+    value_float: Any = None,
+    value_floats: Any = None,
+    value_int: Any = None,
+    value_ints: Any = None,
+) -> Tensor:
+    values = (value, value_float, value_floats, value_int, value_ints)
+    found = next(each for each in values if each is not None)
     return found if isinstance(found, Tensor) else torch.tensor(found, device="cpu")
 
 
@@ -422,13 +417,7 @@ def _concatenate(*parts: Tensor, axis: int) -> Tensor:
 
 
 def _split(
-    x: Tensor,
-    sizes: Tensor | None = None,
-    *,
-    axis: int = 0,
-    split: Ints = None,
-    num_outputs: int | None = None,
-    outputs: int = 1,
+    x: Tensor, sizes: Tensor | None = None, *, axis: int = 0, split: Ints = None, num_outputs: int = 0, outputs: int = 1
 ) -> tuple[Tensor, ...]:
     parts = numbers(split if sizes is None else sizes)
     return torch.split(x, parts or -(-x.shape[axis] // (num_outputs or outputs)), axis)
@@ -498,15 +487,14 @@ def _cast(x: Tensor, *, to: int, saturate: int = 1) -> Tensor:
     return x if _FORMS[to].is_floating_point and x.is_floating_point() else x.to(_FORMS[to])
 
 
-def _reduction(function: Operator) -> Operator:
+def _reduction(function: Function) -> Operator:
     def reduced(
         x: Tensor, places: Tensor | None = None, *, axes: Ints = None, keepdims: int = 1, noop_with_empty_axes: int = 0
     ) -> Tensor:
         chosen = tuple(numbers(axes if places is None else places))
         if not chosen and noop_with_empty_axes:
             return x
-        found: Tensor = function(x, dim=chosen or tuple(range(x.ndim)), keepdim=bool(keepdims))
-        return found
+        return function(x, dim=chosen or tuple(range(x.ndim)), keepdim=bool(keepdims))
 
     return reduced
 
@@ -526,9 +514,7 @@ OPERATORS: dict[str, Operator] = {
     "Celu": lambda x, *, alpha=1.0: F.celu(x, alpha),
     "Clip": _clip,
     "Concat": _concatenate,
-    "Constant": lambda *, value=None, value_float=None, value_floats=None, value_int=None, value_ints=None: _constant(
-        value, value_float, value_floats, value_int, value_ints
-    ),
+    "Constant": _constant,
     "ConstantOfShape": lambda shape, *, value=None: (torch.zeros(1) if value is None else value).expand(numbers(shape)),
     "Conv": _convolution,
     "Div": lambda a, b: a / b if a.is_floating_point() else torch.div(a, b, rounding_mode="trunc"),

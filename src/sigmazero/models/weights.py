@@ -1,8 +1,4 @@
-"""Weight files: find them, download them, check them, and read them as state dicts.
-
-Reading a file never runs code: checkpoints of torch are read with `weights_only=True`, others are safetensors. A file
-that was made to do harm may waste memory.
-"""
+"""Weight files: find them, download them, check them, and read them as state dicts. Reading one never runs code."""
 
 import hashlib
 import http.client
@@ -23,7 +19,7 @@ from torch import Tensor, nn
 from sigmazero.core.files import disguise, replacing, search
 from sigmazero.core.messages import one_line, shown
 from sigmazero.models import zoo
-from sigmazero.models.architectures.external import convert
+from sigmazero.models.architectures import convert
 from sigmazero.models.zoo import WeightFile, ZooEntry
 
 CONTAINERS = ("state_dict", "model_state_dict", "model", "net", "network", "params")
@@ -63,22 +59,20 @@ def locate(entry: ZooEntry, model_dir: str | os.PathLike[str] | None = None) -> 
     """Find an entry's files, by their path in RobustBench's folder layout or by their bare name."""
     if entry.bundled:
         return [Path(__file__).with_name("weights") / entry.bundled]
-    return [_locate(entry, weight, search("models", model_dir)) for weight in entry.weights]
-
-
-def _locate(entry: ZooEntry, weight: WeightFile, places: list[Path]) -> Path:
-    bare = weight.file.rpartition("/")[2]
-    for place in places:
-        for path in (place / weight.file, place / bare):
-            if path.is_file():
-                return path
-    searched = "\n".join(f"  {place}" for place in places)
-    fetched = f', or download it with sigmazero.models.fetch("{entry.code}")' if weight.url else ""
-    raise MissingWeights(
-        f"the weights of {entry.code} ({entry.title}) are missing: no file {bare!r} in\n{searched}\n"
-        f"Published at: {entry.source}\nSave the file as {places[0] / weight.file}{fetched}",
-        entry.code if weight.url else None,
-    )
+    places, found = search("models", model_dir), []
+    for weight in entry.weights:
+        bare = Path(weight.file).name
+        path = next((path for place in places for path in (place / weight.file, place / bare) if path.is_file()), None)
+        if path is None:
+            searched = "\n".join(f"  {place}" for place in places)
+            fetched = f', or download it with sigmazero.models.fetch("{entry.code}")' if weight.url else ""
+            raise MissingWeights(
+                f"the weights of {entry.code} ({entry.title}) are missing: no file {bare!r} in\n{searched}\n"
+                f"Published at: {entry.source}\nSave the file as {places[0] / weight.file}{fetched}",
+                entry.code if weight.url else None,
+            )
+        found.append(path)
+    return found
 
 
 def verify(path: Path, weight: WeightFile) -> None:
@@ -92,9 +86,7 @@ def verify(path: Path, weight: WeightFile) -> None:
     else:
         return
     if not found.startswith(wanted):
-        raise WeightsError(
-            f"{path} is not the expected file: its {name} is {found}, expected {wanted}; delete it and get it again"
-        )
+        raise WeightsError(f"{path}: its {name} is {found}, expected {wanted}; delete it and get it again")
 
 
 def _sha256(path: Path) -> str:
@@ -117,72 +109,62 @@ def fetch(code: str, directory: str | os.PathLike[str] | None = None, progress: 
     if entry.bundled:
         return locate(entry)[0]
     place, bar = search("models", directory)[0], sys.stderr.isatty() if progress is None else progress
-    paths = [_fetch(entry, weight, place / weight.file, bar) for weight in entry.weights]
-    return paths[0]
-
-
-def _fetch(entry: ZooEntry, weight: WeightFile, target: Path, bar: bool) -> Path:
-    if target.is_file():
-        with suppress(WeightsError):
-            verify(target, weight)
-            return target
-    if weight.url is None:
-        raise DownloadError(
-            f"{entry.code} cannot be downloaded automatically. Published at: {entry.source}\n"
-            f"Download it there and save it as {target}"
-        )
-    try:
-        with replacing(target) as part:
-            torch.hub.download_url_to_file(weight.url, str(part), progress=bar)
-            verify(part, weight)
-            if not (weight.sha256 or weight.blob):
-                read(part)
-                warnings.warn(
-                    f"no hash is known for {weight.file}: it can be read, and its sha256 is {_sha256(part)}; compare "
-                    f"it with what {entry.source} says",
-                    UncheckedDownload,
-                    stacklevel=4,
-                )
-    except (OSError, http.client.HTTPException, WeightsError) as error:
-        raise DownloadError(
-            f"downloading {entry.code} from {weight.url} failed ({one_line(error)}); try again, or get the file by "
-            f"hand from {entry.source} and save it as {target}"
-        ) from error
-    return target
+    for weight in entry.weights:
+        target = place / weight.file
+        if target.is_file():
+            with suppress(WeightsError):
+                verify(target, weight)
+                continue
+        if weight.url is None:
+            raise DownloadError(f"{entry.code} must be downloaded by hand, from {entry.source}; save it as {target}")
+        try:
+            with replacing(target) as part:
+                torch.hub.download_url_to_file(weight.url, str(part), progress=bar)
+                verify(part, weight)
+                if not (weight.sha256 or weight.blob):
+                    read(part)
+                    warnings.warn(
+                        f"no hash is known for {weight.file}: it can be read, and its sha256 is {_sha256(part)}; "
+                        f"compare it with what {entry.source} says",
+                        UncheckedDownload,
+                        stacklevel=2,
+                    )
+        except (OSError, http.client.HTTPException, WeightsError) as error:
+            raise DownloadError(
+                f"downloading {entry.code} from {weight.url} failed ({one_line(error)}); try again, or get the file by "
+                f"hand from {entry.source} and save it as {target}"
+            ) from error
+    return place / entry.weights[0].file
 
 
 # Read
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Tensor]:
-    """Read a state dict (.pt, .pth, .th, .ckpt, .safetensors) onto the CPU, real numbers in single precision."""
+    """Read a state dict (.pt, .pth, .th, .ckpt, .safetensors) onto the CPU, real numbers in single precision.
+
+    Reading never runs code, but a file that was made to do harm may waste memory.
+    """
     path = Path(path)
     if path.exists() and not path.is_file():  # a store may name a device, which never ends
         raise WeightsError(f"{path} is no regular file; name a file of weights")
+    from safetensors.torch import load_file as load_safetensors  # later: it takes a while
+
     with path.open("rb") as file:
         if found := disguise(file.read(512)):
             raise WeightsError(f"{path} is {found}; download it again, in a browser if need be")
     try:
-        data = _safetensors(path) if path.suffix == ".safetensors" else _checkpoint(path)
+        data = load_safetensors(path) if path.suffix == ".safetensors" else _checkpoint(path)
     except Exception as error:  # damaged files fail in as many ways as there are bytes
         named = re.search(r"GLOBAL (\S+)", str(error)) if isinstance(error, pickle.UnpicklingError) else None
         if named is not None:
             raise WeightsError(
-                f"{path} is refused: it holds Python objects besides tensors ({shown(named[1])}), and loading them "
-                "would run code from the file. If you trust it, load it yourself and save model.state_dict() to a new "
-                "file"
+                f"{path} is refused: it holds Python objects ({shown(named[1])}), which run code when they are loaded; "
+                "if you trust it, load it yourself and save model.state_dict()"
             ) from None
-        raise WeightsError(
-            f"{path} is damaged, incomplete, or not a checkpoint ({one_line(error)}); download it again, or save "
-            "model.state_dict()"
-        ) from error
+        why = one_line(error)
+        raise WeightsError(f"{path} is damaged, incomplete, or not a checkpoint ({why}); get it again") from error
     return {key: value.float() if value.is_floating_point() else value for key, value in _state_dict(path, data)}
-
-
-def _safetensors(path: Path) -> dict[str, Tensor]:
-    from safetensors.torch import load_file  # later: it takes a while
-
-    return load_file(path)
 
 
 def _checkpoint(path: Path) -> Any:
@@ -201,20 +183,13 @@ def _state_dict(path: Path, data: Any) -> Collection[tuple[str, Tensor]]:
     for _ in CONTAINERS:  # no deeper: a checkpoint may hold itself
         inner = [data[name] for name in CONTAINERS if name in data] if isinstance(data, Mapping) else []
         data = next((each for each in inner if isinstance(each, Mapping)), data)
-    if not isinstance(data, Mapping):
-        seen = f"a {type(data).__name__}"
-    elif data and all(isinstance(key, str) and isinstance(value, Tensor) for key, value in data.items()):
-        return data.items()
-    else:
-        seen = f"a dictionary with {_some(data) or 'nothing'}"
-    raise WeightsError(
-        f"{path} holds {seen}, not a state dict; save model.state_dict(), bare or under one of {', '.join(CONTAINERS)}"
-    )
-
-
-def _some(keys: Collection[Any]) -> str:
-    words = ", ".join(shown(key) for key in list(keys)[:MAX_NAMES])
-    return f"{words}, ..." if len(keys) > MAX_NAMES else words
+    seen = f"a {type(data).__name__}"
+    if isinstance(data, Mapping):
+        if data and all(isinstance(key, str) and isinstance(value, Tensor) for key, value in data.items()):
+            return data.items()
+        keys = [*map(shown, data)]
+        seen = f"a dictionary with {', '.join(keys[:MAX_NAMES]) or 'nothing'}{', ...' if len(keys) > MAX_NAMES else ''}"
+    raise WeightsError(f"{path} holds {seen}, not a state dict; save model.state_dict()")
 
 
 # Fit into a network
@@ -243,43 +218,33 @@ def _rename(state: Mapping[str, Tensor], rule: Callable[[str], str]) -> dict[str
     return renamed
 
 
-def install(network: nn.Module, state: Mapping[str, Tensor], origin: str, *, optional: Collection[str] = ()) -> None:
-    """Load a state dict strictly; what a file may omit is kept from the network.
-
-    Batch counters are always optional: old checkpoints have none, and evaluation does not use them.
-    """
+def fill(
+    network: nn.Module,
+    entry: ZooEntry | None = None,
+    path: str | os.PathLike[str] | None = None,
+    model_dir: str | os.PathLike[str] | None = None,
+) -> None:
+    """Fill a network with weights: with one file of all of them, or with an entry's own files, which are verified."""
+    files = [(Path(path), "")] if path is not None else []
+    if entry is not None and path is None:
+        weights = entry.weights or (WeightFile(entry.bundled or ""),)
+        files = [(file, weight.into) for file, weight in zip(locate(entry, model_dir), weights, strict=True)]
+        for (file, _), weight in zip(files, weights, strict=True):
+            verify(file, weight)
     own = network.state_dict()
+    cut, drop, optional = (entry.strip_characters, entry.drop, entry.optional) if entry else (0, (), ())
+    state: dict[str, Tensor] = {}
+    for file, into in files:
+        expected = {key.removeprefix(into) for key in own if key.startswith(into)}
+        part = tidy(read(file), expected, cut=cut, drop=drop)
+        state |= {into + key: value for key, value in part.items()}
+    if entry and entry.architecture == "timm":
+        state = convert(network, state)
+    # Batch counters are always optional: old checkpoints have none, and evaluation does not use them.
     omitted = {key: own[key] for key in own if key in optional or key.endswith("num_batches_tracked")}
     try:
         network.load_state_dict({**omitted, **state})
     except RuntimeError as error:  # which names every entry that is missing, unexpected or of another shape
         why = " ".join(str(error).split()).partition(": ")[2]
-        why = why if len(why) <= MAX_TEXT else f"{why[:MAX_TEXT]}..."
-        raise WeightsError(f"{origin} does not fit the network {type(network).__name__}: {why}") from None
-
-
-def load_file(network: nn.Module, path: str | os.PathLike[str], entry: ZooEntry | None = None) -> None:
-    """Load one file with all the weights of a network, with an entry's key clean-ups where it is known."""
-    _load(network, [(Path(path), "")], entry)
-
-
-def load_entry(network: nn.Module, entry: ZooEntry, model_dir: str | os.PathLike[str] | None = None) -> None:
-    """Find, verify and load the published files of an entry."""
-    paths = locate(entry, model_dir)
-    for path, weight in zip(paths, entry.weights, strict=False):
-        verify(path, weight)
-    parts = [weight.into for weight in entry.weights] or [""]
-    _load(network, list(zip(paths, parts, strict=True)), entry)
-
-
-def _load(network: nn.Module, files: list[tuple[Path, str]], entry: ZooEntry | None) -> None:
-    own = set(network.state_dict())
-    cut, drop, optional = (entry.strip_characters, entry.drop, entry.optional) if entry else (0, (), ())
-    state: dict[str, Tensor] = {}
-    for path, into in files:
-        expected = {key.removeprefix(into) for key in own if key.startswith(into)}
-        part = tidy(read(path), expected, cut=cut, drop=drop)
-        state |= {into + key: value for key, value in part.items()}
-    if entry and entry.architecture == "timm":
-        state = convert(network, state)
-    install(network, state, ", ".join(str(path) for path, _ in files), optional=optional)
+        names = ", ".join(str(file) for file, _ in files)
+        raise WeightsError(f"{names} does not fit the network {type(network).__name__}: {why[:MAX_TEXT]}") from None

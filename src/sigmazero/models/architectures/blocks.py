@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -17,13 +17,6 @@ ACTIVATIONS: dict[str, Activation] = {
 }
 
 
-def activation(name: str) -> Activation:
-    """Look an activation up by name."""
-    if name not in ACTIVATIONS:
-        raise ValueError(f"unknown activation {name!r}; known: {', '.join(ACTIVATIONS)}")
-    return ACTIVATIONS[name]
-
-
 def conv(inputs: int, outputs: int, size: int, stride: int = 1) -> nn.Conv2d:
     """Convolution without bias that keeps the size (up to the stride)."""
     return nn.Conv2d(inputs, outputs, size, stride, padding=size // 2, bias=False)
@@ -34,12 +27,9 @@ def pool(x: Tensor) -> Tensor:
     return F.adaptive_avg_pool2d(x, 1).flatten(1)
 
 
-class Shortcut(Protocol):
-    """How a block carries its input past a change of shape."""
-
-    def __call__(self, inputs: int, outputs: int, stride: int) -> nn.Module:
-        """Build the module for one block."""
-        ...
+Shortcut = Callable[
+    [int, int, int], nn.Module
+]  # (inputs, outputs, stride): how a block carries its input past a change of shape
 
 
 def projection(inputs: int, outputs: int, stride: int) -> nn.Module:

@@ -3,7 +3,7 @@
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sigmazero.models.architectures.blocks import Names, PreActBlock, activation, conv, pool
+from sigmazero.models.architectures.blocks import ACTIVATIONS, Names, PreActBlock, conv, pool
 
 NAMES = Names("bn1", "conv1", "bn2", "conv2", "shortcut", wrapped=True)
 
@@ -32,7 +32,7 @@ class PreActResNet18(nn.Module):
 
 
 def _stage(inputs: int, outputs: int, stride: int, act: str) -> nn.Sequential:
-    function = activation(act)
+    function = ACTIVATIONS[act]
     return nn.Sequential(
         PreActBlock(inputs, outputs, stride, function, NAMES),
         PreActBlock(outputs, outputs, 1, function, NAMES),

@@ -77,37 +77,8 @@ class ResNet(nn.Module):
         return logits
 
 
-def resnet18_cifar() -> ResNet:
-    """ResNet-18 for 32x32 images (C10)."""
-    return ResNet(BasicBlock, (2, 2, 2, 2))
-
-
-def resnet50_cifar(mean: Sequence[float] | None = None, std: Sequence[float] | None = None) -> ResNet:
-    """ResNet-50 for 32x32 images (C2, C7)."""
-    return ResNet(Bottleneck, (3, 4, 6, 3), mean=mean, std=std)
-
-
-def resnet50_cifar_chen() -> ResNet:
-    """ResNet-50 with pre-activation bottlenecks: one branch of C8."""
-    return ResNet(PreActBottleneck, (3, 4, 6, 3))
-
-
-def resnet20() -> ResNet:
-    """ResNet-20 for 32x32 images, with shortcuts that have no parameters."""
-    return ResNet(BasicBlock, (3, 3, 3), widths=(16, 32, 64), shortcut=_padding)
-
-
-def resnet18_imagenet() -> ResNet:
-    """ResNet-18 for ImageNet (I1, I6)."""
-    return ResNet(BasicBlock, (2, 2, 2, 2), classes=1000, imagenet=True)
-
-
-def resnet50_imagenet() -> ResNet:
-    """ResNet-50 for ImageNet (I2, I3, I5)."""
-    return ResNet(Bottleneck, (3, 4, 6, 3), classes=1000, imagenet=True)
-
-
-def _padding(inputs: int, outputs: int, stride: int) -> nn.Module:
+def no_parameters(inputs: int, outputs: int, stride: int) -> nn.Module:
+    """Shortcut of ResNet-20: nothing where the shape stays, else `Padding`."""
     return nn.Identity() if stride == 1 and inputs == outputs else Padding(inputs, outputs, stride)
 
 
@@ -120,9 +91,9 @@ class ChenEnsemble(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.branch1 = resnet50_cifar_chen()
-        self.branch2 = resnet50_cifar_chen()
-        self.branch3 = resnet50_cifar_chen()
+        self.branch1 = ResNet(PreActBottleneck, (3, 4, 6, 3))
+        self.branch2 = ResNet(PreActBottleneck, (3, 4, 6, 3))
+        self.branch3 = ResNet(PreActBottleneck, (3, 4, 6, 3))
 
     def forward(self, x: Tensor) -> Tensor:
         """Compute the logarithm of the mean probability of each class."""

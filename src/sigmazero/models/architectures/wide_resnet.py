@@ -1,12 +1,11 @@
 """Wide residual networks in the two published spellings (C1, C5 and C6, C9)."""
 
-from collections.abc import Sequence
 from itertools import pairwise
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sigmazero.models.architectures.blocks import Names, PreActBlock, activation, conv, pool, stage
+from sigmazero.models.architectures.blocks import ACTIVATIONS, Names, PreActBlock, conv, pool, stage
 from sigmazero.models.normalize import KNOWN, Normalize
 
 NAMES = Names("bn1", "conv1", "bn2", "conv2", "convShortcut", wrapped=False)
@@ -45,18 +44,11 @@ class DMWideResNet(nn.Module):
     The statistics are fixed and no part of the state dict, as in the published layout.
     """
 
-    def __init__(
-        self,
-        depth: int = 28,
-        width: int = 10,
-        act: str = "silu",
-        mean: Sequence[float] = KNOWN["cifar10"][0],
-        std: Sequence[float] = KNOWN["cifar10"][1],
-    ) -> None:
+    def __init__(self, depth: int = 28, width: int = 10, act: str = "silu") -> None:
         super().__init__()
         blocks, channels = _shape(depth, width)
-        self.act = activation(act)
-        self.normalize = Normalize(mean, std)
+        self.act = ACTIVATIONS[act]
+        self.normalize = Normalize(*KNOWN["cifar10"])
         self.init_conv = conv(3, channels[0], 3)
         self.layer = nn.Sequential(
             *(
@@ -75,8 +67,6 @@ class DMWideResNet(nn.Module):
 
 
 def _shape(depth: int, width: int) -> tuple[int, tuple[int, int, int, int]]:
-    if depth < 10 or (depth - 4) % 6:
-        raise ValueError(f"the depth of a WideResNet is 6n + 4 with n >= 1 (28, 34, 70, ...), not {depth}")
     return (depth - 4) // 6, (16, 16 * width, 32 * width, 64 * width)
 
 
@@ -87,7 +77,7 @@ def _group(count: int, inputs: int, outputs: int, stride: int) -> nn.Sequential:
 def _blocks(
     count: int, inputs: int, outputs: int, stride: int, act: str, names: Names, lopsided: bool
 ) -> list[nn.Module]:
-    function = activation(act)
+    function = ACTIVATIONS[act]
     first = PreActBlock(inputs, outputs, stride, function, names, lopsided=lopsided)
     rest = (PreActBlock(outputs, outputs, 1, function, names) for _ in range(count - 1))
     return [first, *rest]

@@ -1,9 +1,4 @@
-"""The base class of models that compute with arrays, and how their answers become scores.
-
-A subclass calls its object as the user would. On the first batch, once for each object and process, the class with the
-highest score is compared with the answer of the object's own `predict`. Where they differ, the class that `predict`
-returns is raised to the top from then on, so that a success is one for the user's own call.
-"""
+"""The base class of models that compute with arrays, and how their answers become scores."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -31,8 +26,12 @@ _COMPARED: WeakKeyDictionary[Any, dict[Any, bool]] = WeakKeyDictionary()
 class ArrayModel(KnownModel):
     """A model of another library that takes tensors and returns scores, one column per class.
 
+    A subclass calls its object as the user would. On the first batch, once for each object and process, the class with
+    the highest score is compared with the answer of the object's own `predict`. Where they differ, the class that
+    `predict` returns is raised to the top from then on, so that a success is one for the user's own call.
+
     ability   "gradients", "scores" or "labels": what it gives
-    classes   the names of the classes by column, where they are known; `index` finds labels in them
+    classes   the names of the classes by column, where they are known
     asked     how many rows its object has answered, the comparison included
     """
 
@@ -46,12 +45,14 @@ class ArrayModel(KnownModel):
         self,
         model: Any,
         *,
+        title: str = "",
         gives: Gives | None = None,
         classes: Sequence[Any] | None = None,
         channels: str = "first",
     ) -> None:
         super().__init__()
         self._model = (model,)  # hidden from torch
+        self.title = title or type(model).__name__
         self.gives, self.channels, self.asked = gives, channels, 0
         self.classes = None if classes is None else tuple(classes)
         self.ability: Ability = "labels" if gives == "labels" else "gradients" if self.differentiable else "scores"
@@ -82,11 +83,6 @@ class ArrayModel(KnownModel):
         """Return the hash of the object."""
         return hash_object(self.model)
 
-    @property
-    def title(self) -> str:
-        """Say what it is."""
-        return type(self.model).__name__
-
     # What attacks use.
 
     @property
@@ -110,12 +106,6 @@ class ArrayModel(KnownModel):
         if self.at_once is None:
             return self._answer(values).to(x.device)
         return in_fixed_batches(self._answer, values, self.at_once).to(x.device)
-
-    def index(self, labels: Sequence[Any]) -> Tensor:
-        """Return the columns of some labels."""
-        if self.classes is None:
-            raise ValueError("the model does not name its classes; pass classes=[...] to sz.wrap")
-        return torch.from_numpy(one_hot(labels, self.classes).argmax(1))
 
     def _answer(self, x: Tensor) -> Tensor:
         rows = self.rows(x.numpy())
@@ -206,8 +196,7 @@ def _numbers(answer: Any) -> Array:
     values = np.asarray(answer)
     if values.dtype.kind not in "fiub":
         raise TypeError(
-            f"the model returned {values.dtype} values, not scores; if they are labels write sz.wrap(model, "
-            "gives='labels', classes=[...])"
+            f"the model returned {values.dtype}; for labels say sz.wrap(model, gives='labels', classes=[...])"
         )
     wide = np.float64 if values.dtype.kind != "f" or values.dtype.itemsize > 4 else np.float32
     return np.array(values, dtype=wide, order="C")
@@ -217,10 +206,7 @@ def guess(answer: Tensor) -> Gives:
     """Tell what an answer holds: probabilities where no number is negative and each row sums to 1, otherwise scores."""
     if answer.ndim == 1 or answer.shape[1] == 1:
         seen = f", from {float(answer.min()):.4g} to {float(answer.max()):.4g}" if len(answer) else ""
-        raise ValueError(
-            f"the model returned one number per row{seen}; say what it is: sz.wrap(model, gives='probabilities') for "
-            "the probability of class 1, or gives='scores' for a score that is above 0 for class 1"
-        )
+        raise ValueError(f"the model returned one number per row{seen}; say gives='probabilities' or gives='scores'")
     whole = (answer.sum(1) - 1).abs() < 1e-4
     return "probabilities" if len(answer) and bool(((answer >= 0).all(1) & whole).all()) else "scores"
 
@@ -264,6 +250,6 @@ def one_hot(labels: Any, classes: Sequence[Any]) -> NDArray[np.float64]:
     except KeyError as error:
         some = ", ".join(map(repr, list(classes)[:5])) + (", ..." if len(classes) > 5 else "")
         raise ValueError(
-            f"the model predicted the class {error.args[0]!r}, which is not among {some}; pass classes=[...]"
+            f"the model predicted {error.args[0]!r}, which is not among {some}; pass classes=[...]"
         ) from None
     return np.eye(len(classes))[columns]

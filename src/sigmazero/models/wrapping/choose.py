@@ -151,10 +151,8 @@ def on_table(model: nn.Module, path: str | Path) -> nn.Module:
         return model
     table = Table.read(path)
     if not _takes(inner, table):
-        raise ValueError(
-            f"{path} has missing values, which {type(inner).__name__} does not take; write keep_missing = false in "
-            f"{notes_of(Path(path)).name} to leave these rows out"
-        )
+        notes = notes_of(Path(path)).name
+        raise ValueError(f"{path} has missing values, which its model refuses; write keep_missing = false in {notes}")
     return wrap(inner, table=table)
 
 

@@ -79,16 +79,15 @@ class SklearnModel(ArrayModel):
         usual = [name for name in having if not (pairs and name == "decision_function")]
         self.method = method or (usual or ["predict"])[0]
         if self.method not in having:
-            raise ValueError(
-                f"method={self.method!r}: {type(model).__name__} can be asked by {', '.join(having) or 'nothing here'}"
-                "; is it fitted, and a classifier?"
-            )
+            names = ", ".join(having) or "none"
+            raise ValueError(f"method={self.method!r}: {type(model).__name__} has {names}; is it a fitted classifier?")
         own = getattr(model, "classes_", None)
         classes = np.asarray(own).tolist() if classes is None and own is not None else classes
         self.table, self.order = table, None if table is None or classes is None else table.places(classes)
         if table is not None:
             classes = table.classes if self.order is None else [classes[k] for k in self.order]
-        super().__init__(model, classes=classes, gives=gives or self.methods[self.method])
+        title = f"{type(model).__name__}.{self.method}" + (f" on {table.name}" if table else "")
+        super().__init__(model, title=title, classes=classes, gives=gives or self.methods[self.method])
         self.way, inner = (self.method, table is None), innermost(model)
         if type(inner).__name__ in VOTING or not type(inner).__module__.startswith(KNOWN):
             self.decide(True)  # the class of somebody else may do in `predict` as it likes
@@ -98,9 +97,7 @@ class SklearnModel(ArrayModel):
         base = sys.modules.get("sklearn.base")
         known = base is not None and isinstance(model, base.BaseEstimator) and base.is_regressor(model)
         if known or type(model).__name__.endswith("Regressor"):
-            raise ValueError(
-                f"{type(model).__name__} predicts numbers, not classes; wrap a function that makes classes"
-            )
+            raise ValueError(f"{type(model).__name__} predicts numbers, not classes; wrap a function of classes")
 
     def ask(self, rows: Any) -> Any:
         """Return the answer of the method, in the order of the table's classes."""
@@ -128,11 +125,8 @@ class SklearnModel(ArrayModel):
         if names is None:
             return values
         if values.shape[1] != len(names):
-            raise ValueError(
-                f"the {type(self.model).__name__} was fitted on {len(names)} columns ({', '.join(map(str, names[:5]))}"
-                f", …) and is called with {values.shape[1]} features; say which table they are of: "
-                "sz.wrap(model, table=table)"
-            )
+            fitted = f"{type(self.model).__name__} was fitted on {len(names)} columns"
+            raise ValueError(f"{fitted}, not {values.shape[1]}; name their table: sz.wrap(model, table=table)")
         return importlib.import_module("pandas").DataFrame(values, columns=names)
 
     def content(self) -> str:
@@ -140,38 +134,48 @@ class SklearnModel(ArrayModel):
         schema = "" if self.table is None else digest([repr(column) for column in self.table.columns])
         return f"{self.method} {hash_object(self.model)} {schema}"
 
-    @property
-    def title(self) -> str:
-        """Say what it is and which method is called."""
-        return f"{type(self.model).__name__}.{self.method}" + (f" on {self.table.name}" if self.table else "")
 
-
-class XGBoostModel(SklearnModel):
-    """A classifier of XGBoost, or a Booster: asked for margins by its own `predict`."""
+class BoostedModel(SklearnModel):
+    """A classifier of boosted trees, or a Booster: asked for margins by its own `predict`."""
 
     methods: ClassVar[dict[str, Gives]] = {MARGIN: "scores", **METHODS}
+    margins: ClassVar[dict[str, bool]]  # what `predict` is told to return them
+    _objective: Any
+    _predict: Any
+    _trees: Any
 
     def answer(self, rows: Any) -> Any:
         """Return margins."""
-        return super().answer(rows) if self.method != MARGIN else self._predict(rows, output_margin=True)
+        return super().answer(rows) if self.method != MARGIN else self._predict(rows, **self.margins)
 
     def predicted(self, rows: Any) -> Any:
-        """Return what `predict` returns; a Booster gives probabilities or classes."""
+        """Return what `predict` returns; a Booster gives probabilities, or classes."""
         return self._predict(rows) if self._is_classifier else _largest(self._predict(rows))
 
     def content(self) -> str:
         """Return the trees."""
-        return super().content() if self._is_classifier else hash_object(bytes(self.model.save_raw()))
+        return super().content() if self._is_classifier else hash_object(self._trees())
 
     def check(self, model: Any) -> None:
         """Refuse what predicts numbers."""
         super().check(model)
-        booster = model.get_booster() if hasattr(model, "get_booster") else model
-        _check_objective(model, str(json.loads(booster.save_config())["learner"]["objective"]["name"]))
+        objective: str = self._objective(model)
+        if not objective.startswith(("binary", "multi", "cross_entropy", "unknown")):
+            raise ValueError(f"the objective of this {type(model).__name__} is {objective}, which names no classes")
 
     @property
     def _is_classifier(self) -> bool:
-        return hasattr(self.model, "get_booster")
+        return hasattr(self.model, "fit")
+
+
+class XGBoostModel(BoostedModel):
+    """A classifier or Booster of XGBoost."""
+
+    margins: ClassVar[dict[str, bool]] = {"output_margin": True}
+
+    def _objective(self, model: Any) -> str:
+        booster = model.get_booster() if hasattr(model, "get_booster") else model
+        return str(json.loads(booster.save_config())["learner"]["objective"]["name"])
 
     def _predict(self, rows: Any, **options: Any) -> Any:
         if not self._is_classifier:
@@ -179,122 +183,40 @@ class XGBoostModel(SklearnModel):
             rows = importlib.import_module("xgboost").DMatrix(rows, feature_names=names)
         return self.model.predict(rows, **options)
 
+    def _trees(self) -> bytes:
+        return bytes(self.model.save_raw())
 
-class LightGBMModel(SklearnModel):
-    """A classifier of LightGBM, or a Booster: asked for raw scores by its own `predict`."""
 
-    methods: ClassVar[dict[str, Gives]] = {MARGIN: "scores", **METHODS}
+class LightGBMModel(BoostedModel):
+    """A classifier or Booster of LightGBM."""
 
-    def answer(self, rows: Any) -> Any:
-        """Return raw scores."""
-        return super().answer(rows) if self.method != MARGIN else self.model.predict(rows, raw_score=True)
+    margins: ClassVar[dict[str, bool]] = {"raw_score": True}
 
-    def predicted(self, rows: Any) -> Any:
-        """Return what `predict` returns; a Booster gives probabilities."""
-        found = self.model.predict(rows)
-        return found if hasattr(self.model, "fit") else _largest(found)
-
-    def content(self) -> str:
-        """Return the trees."""
-        return super().content() if hasattr(self.model, "fit") else hash_object(self.model.model_to_string())
-
-    def check(self, model: Any) -> None:
-        """Refuse what predicts numbers, or is not fitted."""
-        super().check(model)
+    def _objective(self, model: Any) -> str:
         booster = getattr(model, "_Booster", None) if hasattr(model, "fit") else model
         if booster is None:
             raise ValueError(f"{type(model).__name__} is not fitted yet; call fit first")
         lines = booster.model_to_string().splitlines()
-        found = next((line for line in lines if line.startswith("objective=")), "objective=unknown")
-        _check_objective(model, found.partition("=")[2])
+        return next((line.partition("=")[2] for line in lines if line.startswith("objective=")), "unknown")
 
+    def _predict(self, rows: Any, **options: Any) -> Any:
+        return self.model.predict(rows, **options)
 
-def _check_objective(model: Any, objective: str) -> None:
-    if not objective.startswith(("binary", "multi", "cross_entropy", "unknown")):
-        raise ValueError(f"the objective of this {type(model).__name__} is {objective}, which names no classes")
+    def _trees(self) -> Any:
+        return self.model.model_to_string()
 
 
 def _largest(answer: Any, half: float = 0.5) -> Array:
     """Return the classes that probabilities name; of one column those above one half are class 1."""
     values: Array = np.asarray(answer)
     if values.ndim == 2 and values.shape[1] > 1:
-        best: Array = values.argmax(1)
-        return best
+        return np.asarray(values.argmax(1))
     flat = values.reshape(-1)
     named = bool((flat == np.rint(flat)).all()) and bool((flat > 1).any())  # classes, as multi:softmax gives
     return flat.astype(int) if named else (flat > half).astype(int)
 
 
 # Functions
-
-
-class FunctionModel(ArrayModel):
-    """A function of another library's arrays."""
-
-    library: ClassVar[str]
-    inside: ClassVar[str] = "__wrapped__"  # where a compiled function keeps the one it was made of
-
-    def array(self, x: Array) -> Any:
-        """Return rows as the library's own array."""
-        return x
-
-    def ask(self, rows: Any) -> Any:
-        """Call the function."""
-        return np.asarray(self.model(self.array(rows)))
-
-    def content(self) -> str:
-        """Return the hash of the code."""
-        return hash_model(getattr(self.model, self.inside, self.model))
-
-    @property
-    def title(self) -> str:
-        """Name the function."""
-        return f"{self.library} function {getattr(self.model, '__name__', type(self.model).__name__)}"
-
-
-class NumpyModel(FunctionModel):
-    """A function of NumPy arrays; `vjp(x, slope)` is the gradient of the input for one of the answer."""
-
-    library = "NumPy"
-
-    def __init__(self, model: Callable[..., Any], *, vjp: Callable[..., Any] | None = None, **options: Any) -> None:
-        self.differentiable = vjp is not None
-        super().__init__(model, **options)
-        self._vjp = (vjp,)
-
-    def ask_with_gradients(self, x: Array) -> tuple[Any, Back]:
-        """Call the function; its gradients are the user's."""
-        vjp = self._vjp[0]
-        assert vjp is not None
-        return self.model(x), lambda slope: vjp(x, slope)
-
-
-class JaxModel(FunctionModel):
-    """A function of JAX, compiled or not."""
-
-    library, differentiable = "JAX", True
-
-    def array(self, x: Array) -> Any:
-        """Return rows as an array of JAX."""
-        return importlib.import_module("jax").numpy.asarray(x)
-
-    def ask_with_gradients(self, x: Array) -> tuple[Any, Back]:
-        """Call the function through `jax.vjp`."""
-        return _through_jax(self.model, x)
-
-
-class TensorFlowModel(FunctionModel):
-    """A function of TensorFlow."""
-
-    library, inside, differentiable = "TensorFlow", "python_function", True
-
-    def array(self, x: Array) -> Any:
-        """Return rows as a tensor of TensorFlow."""
-        return importlib.import_module("tensorflow").convert_to_tensor(x)
-
-    def ask_with_gradients(self, x: Array) -> tuple[Any, Back]:
-        """Call the function under a tape."""
-        return _through_tensorflow(self.model, x)
 
 
 def _through_jax(function: Callable[..., Any], x: Array) -> tuple[Any, Back]:
@@ -327,6 +249,71 @@ def _through_torch(function: Callable[..., Any], x: Array) -> tuple[Any, Back]:
     return answer.detach().cpu(), back
 
 
+THROUGH = {"jax": _through_jax, "tensorflow": _through_tensorflow, "torch": _through_torch}
+
+
+class FunctionModel(ArrayModel):
+    """A function of another library's arrays."""
+
+    library: ClassVar[str]
+    inside: ClassVar[str] = "__wrapped__"  # where a compiled function keeps the one it was made of
+
+    def __init__(self, model: Callable[..., Any], **options: Any) -> None:
+        name = getattr(model, "__name__", type(model).__name__)
+        super().__init__(model, title=f"{self.library} function {name}", **options)
+
+    def array(self, x: Array) -> Any:
+        """Return rows as the library's own array."""
+        return x
+
+    def ask(self, rows: Any) -> Any:
+        """Call the function."""
+        return np.asarray(self.model(self.array(rows)))
+
+    def ask_with_gradients(self, x: Array) -> tuple[Any, Back]:
+        """Call the function so that its own library differentiates."""
+        return THROUGH[self.library.lower()](self.model, x)
+
+    def content(self) -> str:
+        """Return the hash of the code."""
+        return hash_model(getattr(self.model, self.inside, self.model))
+
+
+class NumpyModel(FunctionModel):
+    """A function of NumPy arrays; `vjp(x, slope)` is the gradient of the input for one of the answer."""
+
+    library = "NumPy"
+
+    def __init__(self, model: Callable[..., Any], *, vjp: Callable[..., Any] | None = None, **options: Any) -> None:
+        self.differentiable = vjp is not None
+        super().__init__(model, **options)
+        self._vjp: Any = (vjp,)
+
+    def ask_with_gradients(self, x: Array) -> tuple[Any, Back]:
+        """Call the function; its gradients are the user's."""
+        return self.model(x), lambda slope: self._vjp[0](x, slope)
+
+
+class JaxModel(FunctionModel):
+    """A function of JAX, compiled or not."""
+
+    library, differentiable = "JAX", True
+
+    def array(self, x: Array) -> Any:
+        """Return rows as an array of JAX."""
+        return importlib.import_module("jax").numpy.asarray(x)
+
+
+class TensorFlowModel(FunctionModel):
+    """A function of TensorFlow."""
+
+    library, inside, differentiable = "TensorFlow", "python_function", True
+
+    def array(self, x: Array) -> Any:
+        """Return rows as a tensor of TensorFlow."""
+        return importlib.import_module("tensorflow").convert_to_tensor(x)
+
+
 # Networks
 
 
@@ -334,11 +321,6 @@ class KerasModel(ArrayModel):
     """A model of Keras, whatever it computes with. Its images usually have the channels last."""
 
     form = np.float32
-    backends: ClassVar[dict[str, Callable[..., tuple[Any, Back]]]] = {
-        "jax": _through_jax,
-        "tensorflow": _through_tensorflow,
-        "torch": _through_torch,
-    }
 
     def __init__(self, model: Any, *, channels: str | None = None, **options: Any) -> None:
         library = importlib.import_module("keras")
@@ -347,8 +329,9 @@ class KerasModel(ArrayModel):
         self.shape = shape[1:] if isinstance(shape, tuple) else ()
         last = len(self.shape) > 2 and library.config.image_data_format() == "channels_last"
         channels = channels or ("last" if last else "first")
-        self.differentiable = self.backend in self.backends
-        super().__init__(model, channels=channels, **options)
+        self.differentiable = self.backend in THROUGH
+        title = f"Keras model {model.name} ({self.backend})"
+        super().__init__(model, title=title, channels=channels, **options)
 
     def ask(self, rows: Any) -> Any:
         """Call the model as it answers, not as it is trained."""
@@ -361,26 +344,18 @@ class KerasModel(ArrayModel):
 
     def ask_with_gradients(self, x: Array) -> tuple[Any, Back]:
         """Call the model so that its own library differentiates."""
-        return self.backends[self.backend](self._call, x)
+        return THROUGH[self.backend](self._call, x)
 
     def rows(self, x: Array) -> Any:
         """Refuse rows of another shape, which a model that flattens them would take."""
         wanted, given = self.shape, x.shape[1:]
         if len(wanted) == len(given) and any(a not in (None, b) for a, b in zip(wanted, given, strict=True)):
-            raise ValueError(
-                f"the Keras model {self.model.name} takes rows of shape {wanted}, not {given}; give images with the "
-                "channels first: x.permute(0, 3, 1, 2)"
-            )
+            raise ValueError(f"the Keras model takes rows of shape {wanted}, not {given}; give x.permute(0, 3, 1, 2)")
         return super().rows(x)
 
     def content(self) -> str:
         """Return the weights and the layers."""
         return f"{hash_object([np.asarray(value) for value in self.model.get_weights()])} {self.model.to_json()}"
-
-    @property
-    def title(self) -> str:
-        """Name the model."""
-        return f"Keras model {self.model.name} ({self.backend})"
 
     def _call(self, x: Any) -> Any:
         return self.model(x, training=False)
@@ -400,9 +375,8 @@ class OnnxRuntimeModel(ArrayModel):
         self.wanted = next((name for name in outputs if name.lower() in known), outputs[0])
         self.label = next((name for name in outputs if name.lower() in self.labels and name != self.wanted), None)
         self.given, rows = given.name, given.shape[0] if given.shape else None
-        super().__init__(
-            model, gives=gives or ("probabilities" if self.wanted.lower() in self.shares else None), **options
-        )
+        gives = gives or ("probabilities" if self.wanted.lower() in self.shares else None)
+        super().__init__(model, title=f"ONNX Runtime session, output {self.wanted!r}", gives=gives, **options)
         self.at_once = rows if isinstance(rows, int) else None
         self.form, self.flat = np.float64 if given.type == "tensor(double)" else np.float32, len(given.shape) == 2
         self._follows = None if self.label else False
@@ -425,11 +399,6 @@ class OnnxRuntimeModel(ArrayModel):
         path, held = getattr(self.model, "_model_path", None), getattr(self.model, "_model_bytes", None)
         held = Path(path).read_bytes() if held is None and path else held
         return hash_object(self.model if held is None else held)
-
-    @property
-    def title(self) -> str:
-        """Name the output."""
-        return f"ONNX Runtime session, output {self.wanted!r}"
 
 
 KINDS: dict[str, type[ArrayModel]] = {

@@ -31,9 +31,9 @@ class ScorerFailed(Stopped):
 class Queries:
     """Queries of a limited model so far.
 
-    asked    rows that went to the model and were answered
+    asked    rows that the model answered
     cached   rows that were answered from the cache instead
-    calls    calls that were answered, each with one row or more
+    calls    calls that were answered
     retried  calls that failed and were made again
     """
 
@@ -52,7 +52,7 @@ class LimitedModel(KnownModel):
 
     ability     what it shows of the model: "gradients", "scores" or "labels"
     queries     how many rows were asked, answered from the cache, and so on
-    batch_size  of a run, if the user does not say: what is lost when the model stops answering is one batch
+    batch_size  of a run: what is lost when the model stops answering is one batch
     """
 
     batch_size: int | None = None
@@ -104,12 +104,18 @@ class LimitedModel(KnownModel):
         cost, attempt = len(x) * getattr(self.model, "cost", 1), 1
         if self.max_queries is not None and self.queries.asked + cost > self.max_queries:
             raise OutOfQueries(
-                f"max_queries={self.max_queries}: {self.queries.asked} were asked, and {cost} more are not allowed"
+                f"max_queries={self.max_queries}: {self.queries.asked} were asked, {cost} more are too many"
             )
+        parameter = next(self.model.parameters(), None) if isinstance(self.model, nn.Module) else None
         while True:
-            self._wait_for_turn()
+            if self.rate is not None:
+                now = time.monotonic()
+                if now < self._next:
+                    time.sleep(self._next - now)
+                self._next = max(now, self._next) + 1 / self.rate
             try:
-                answer = self._answer(x)
+                with in_eval_mode(self.model):
+                    answer = self.model(x if parameter is None else x.to(parameter.device))
                 break
             except Exception as error:  # whatever a service, or the code before it, makes of a call
                 if not self.retries and not isinstance(error, OSError):
@@ -125,18 +131,6 @@ class LimitedModel(KnownModel):
         self.queries.asked += cost
         self.queries.calls += 1
         return logits_in(answer).to(x.device)
-
-    def _answer(self, x: Tensor) -> Any:
-        parameter = next(self.model.parameters(), None) if isinstance(self.model, nn.Module) else None
-        with in_eval_mode(self.model):
-            return self.model(x if parameter is None else x.to(parameter.device))
-
-    def _wait_for_turn(self) -> None:
-        if self.rate is not None:
-            now = time.monotonic()
-            if now < self._next:
-                time.sleep(self._next - now)
-            self._next = max(now, self._next) + 1 / self.rate
 
     def content(self) -> str:
         """Return the ability and the model inside."""

@@ -38,20 +38,14 @@ class TorchFunction(KnownModel):
 
 
 def exported(program: torch.export.ExportedProgram, title: str = "exported program") -> TorchFunction:
-    """Return an exported program as a module, one that was made for a fixed number of rows included.
-
-    Its own module refuses `eval()` and `train()`, so it is hidden.
-    """
+    """Return an exported program as a module. Its own refuses `eval()` and `train()`, so it is hidden."""
     inputs = [n for n in program.graph.nodes if n.op == "placeholder" and n.name in program.graph_signature.user_inputs]
     rows = inputs[0].meta["val"].shape[0] if inputs else None
     return TorchFunction(program.module().requires_grad_(False), title, rows if isinstance(rows, int) else None)
 
 
 class Scores(nn.Module):
-    """A network whose answer is brought to logits: taken out of an output, or made of probabilities or of one number.
-
-    gives  what the answer is; None takes it as it is
-    """
+    """A network whose answer is brought to logits: taken out of an output, or made as `gives` says."""
 
     def __init__(self, model: nn.Module, gives: Gives | None = None) -> None:
         super().__init__()
@@ -88,8 +82,5 @@ def published_normalisation(model: nn.Module) -> Statistics | None:
         return None
     facts = config if isinstance(config, dict) else vars(config)
     if facts.get("mean") is None or facts.get("std") is None:
-        raise ValueError(
-            'the network\'s pretrained_cfg names no mean and std; write normalize="MEAN,STD", or normalize=False for a '
-            "network that takes values in [0, 1]"
-        )
+        raise ValueError('its pretrained_cfg has no mean and std; write normalize="MEAN,STD", or normalize=False')
     return tuple(map(float, facts["mean"])), tuple(map(float, facts["std"]))
