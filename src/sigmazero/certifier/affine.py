@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sigmazero.certifier import relaxation
 from sigmazero.certifier.crown import LinearForms
-from sigmazero.certifier.layers import UNIT, Add, Conv, Interval, Layer, MaxPool, Pair, Relu, Reshape, Scale, gamma
+from sigmazero.certifier.layers import UNIT, Add, Conv, Interval, Layer, MaxPool, Relu, Reshape, Scale, Value, gamma
 from sigmazero.certifier.regions import OneSitePerGroup
 
 
@@ -65,11 +65,11 @@ class AffineBounds:
     reach: Tensor
 
     @property
-    def window(self) -> Pair:
+    def window(self) -> tuple[int, int]:
         """Return height and width of the windows."""
         return self.low.shape[2], self.low.shape[3]
 
-    def seen(self, origin: Tensor, size: Pair) -> "AffineBounds":
+    def seen(self, origin: Tensor, size: tuple[int, int]) -> "AffineBounds":
         """Return the bounds in windows of another origin and size."""
         low, high = (
             _shifted(t.flatten(0, 1), self.origin, origin, size).view(*t.shape[:2], *size, -1) for t in self.both
@@ -82,17 +82,12 @@ class AffineBounds:
         """Return the planes below and those above."""
         return self.low, self.high
 
-    def values(self, values_: Tensor, rows: Tensor, beyond: float = 0.0) -> Tensor:
-        """Return the part of a layer's values (inputs, height, width, channels) in each window."""
-        windows = LinearForms(self.low[:, 0], rows, self.origin)
-        found = windows.take(values_)
-        if beyond == 0.0:
-            return found
-        inside = windows.take(torch.ones_like(values_[:, :, :, :1]))
-        return torch.where(inside > 0, found, beyond)
+    def values(self, values_: Tensor, rows: Tensor) -> Tensor:
+        """Return the part of a layer's values (inputs, height, width, channels) in each window, 0 beyond the layer."""
+        return LinearForms(self.low[:, 0], rows, self.origin).take(values_)
 
 
-def _shifted(a: Tensor, origin: Tensor, to: Tensor, size: Pair) -> Tensor:
+def _shifted(a: Tensor, origin: Tensor, to: Tensor, size: tuple[int, int]) -> Tensor:
     """Return windows of another origin and size; each task may have several rows."""
     each = len(a) // len(origin)
     one, other = (t.repeat_interleave(each, 0) for t in (origin, to))
@@ -102,8 +97,8 @@ def _shifted(a: Tensor, origin: Tensor, to: Tensor, size: Pair) -> Tensor:
 class AffinePass:
     """Carry planes through a network, layer by layer."""
 
-    def __init__(self, layers: tuple[Layer, ...], region: OneSitePerGroup, rows: Tensor) -> None:
-        self.layers, self.rows = layers, rows
+    def __init__(self, layers: tuple[Layer, ...], region: OneSitePerGroup) -> None:
+        self.layers, self.rows = layers, region.rows
         sites, lo, hi = region.listed
         n, groups, places = region.sites.shape
         self.free = FreeFeatures(*(t.view(n, groups, places, -1) for t in (lo, hi)))
@@ -131,29 +126,26 @@ class AffinePass:
         planes = planes.view(n, -1, high, wide, c)
         return AffineBounds(planes, planes, origin, (planes != 0).any(4).any(1))
 
-    def step(self, place: int, clean: list[Tensor], errors: list[Tensor]) -> None:
+    def step(self, place: int, clean: list[Value]) -> None:
         """Compute the planes of one layer from those of its sources."""
         layer = self.layers[place]
-        given, sizes = [self.planes[source] for source in layer.sources], [self.sizes[s] for s in layer.sources]
-        if isinstance(layer, Relu | MaxPool):
-            source = layer.sources[0]
-            of_source = clean[source], errors[source]
-            behind = self._relu if isinstance(layer, Relu) else self._pool
-            found, slack = behind(layer, given[0], *of_source)  # type: ignore[arg-type]
-            slack = slack + sizes[0][:, None, None, None] * (16 * gamma(self.free.planes))
+        given, before = [self.planes[source] for source in layer.sources], clean[layer.sources[0]]
+        size, terms = self.sizes[layer.sources[0]][:, None, None, None], self.free.planes
+        slack = self.width(place)[:, None, None, None] * (8 * gamma(terms))
+        if isinstance(layer, Relu):
+            found, slack = self._relu(layer, given[0], before), size * (16 * gamma(terms))
+        elif isinstance(layer, MaxPool):
+            found, slack = self._pool(layer, given[0], before)
+            slack = slack + size * (16 * gamma(terms))
         elif isinstance(layer, Conv):
             found = self._conv(layer, given[0])
-            slack = sizes[0][:, None] * layer.magnitudes.sum((2, 3, 4)).flatten()
-            slack = slack[:, None, None] * (8 * gamma(layer.terms + self.free.planes))
+            slack = size * layer.magnitudes.sum((2, 3, 4)).flatten() * (8 * gamma(layer.terms + terms))
+        elif isinstance(layer, Scale):
+            found = self._scale(layer, given[0])
+        elif isinstance(layer, Reshape):
+            found = self._reshape(layer, given[0])
         else:
-            if isinstance(layer, Scale):
-                found = self._scale(layer, given[0])
-            elif isinstance(layer, Reshape):
-                found = self._reshape(layer, given[0])
-            else:
-                assert isinstance(layer, Add)
-                found = self._add(layer, given)
-            slack = self.width(place)[:, None, None, None] * (8 * gamma(self.free.planes))
+            found = self._add(layer, given)
         slack = torch.where(found.reach[..., None], slack, 0.0)
         found.low[:, -1] -= slack  # outward, by more than rounding can have done
         found.high[:, -1] += slack
@@ -211,28 +203,30 @@ class AffinePass:
         one, other = (planes.seen(zero, layer.shape[:2]) for planes in given)
         return AffineBounds(one.low + other.low, one.high + other.high, zero, one.reach | other.reach)
 
-    def _relu(self, layer: Relu, given: AffineBounds, clean: Tensor, errors: Tensor) -> tuple[AffineBounds, Tensor]:
-        """Return the planes after a ReLU, each relaxed over its own interval, and slack."""
-        z, error = given.values(clean, self.rows), given.values(errors, self.rows)
+    def _relu(self, layer: Relu, given: AffineBounds, clean: Value) -> AffineBounds:
+        """Return the planes after a ReLU, each relaxed over its own interval."""
+        seen = Value(*(given.values(each, self.rows) for each in clean))
         parts = []
         for planes, upper in ((given.low, False), (given.high, True)):
-            where = self.free.least(planes).clamp_max(0.0), -self.free.least(-planes).clamp_max(0.0)
-            down, up, under, over = relaxation.relax_relu(layer, z, error, where).packed.chunk(4, 3)
+            lines = relaxation.relax_relu(layer, seen, self.free.ends(planes, planes))
+            down, up, under, over = lines.packed.chunk(4, 3)
             slope, offset = (up, over) if upper else (down, under)
             found = planes * slope[:, None]
             found[:, -1] += offset
             parts.append(found)
-        return AffineBounds(parts[0], parts[1], given.origin, given.reach), torch.zeros_like(z[:, :1, :1, :1])
+        return AffineBounds(parts[0], parts[1], given.origin, given.reach)
 
-    def _pool(self, layer: MaxPool, given: AffineBounds, clean: Tensor, errors: Tensor) -> tuple[AffineBounds, Tensor]:
+    def _pool(self, layer: MaxPool, given: AffineBounds, clean: Value) -> tuple[AffineBounds, Tensor]:
         """Return the planes after a max pool, and how far the values themselves may be off.
 
         Below: the input that is largest in the middle. Above: that input, and how far another can exceed it.
         """
         origin, _, seen = _reached(layer, given)
         inner = MaxPool(layer.shape, layer.sources, layer.kernel, layer.stride, (0, 0, 0, 0), layer.dilation)
-        z = inner.windows(seen.values(clean, self.rows, -torch.inf), -torch.inf)  # (tasks, h, w, places, channels)
-        top, error = z.amax(3), inner.windows(seen.values(errors, self.rows), 0.0).amax(3)
+        inside = seen.values(torch.ones_like(clean.value[:, :, :, :1]), self.rows) > 0
+        z = torch.where(inside, seen.values(clean.value, self.rows), -torch.inf)
+        z = inner.windows(z, -torch.inf)  # (tasks, h, w, places, channels)
+        top, error = z.amax(3), inner.windows(seen.values(clean.error, self.rows), 0.0).amax(3)
         n, numbers = seen.low.shape[:2]
         low, high = (inner.windows(t.flatten(0, 1), 0.0).view(n, numbers, *z.shape[1:]) for t in seen.both)
         parts = []
@@ -271,7 +265,7 @@ class AffinePass:
         return self.free.least(planes) - slack
 
 
-def _reached(layer: Conv | MaxPool, given: AffineBounds) -> tuple[Tensor, Pair, AffineBounds]:
+def _reached(layer: Conv | MaxPool, given: AffineBounds) -> tuple[Tensor, tuple[int, int], AffineBounds]:
     """Return which outputs of a layer can move, as origin and size, and the planes in their windows."""
     begins, sizes, starts, spans = [], [], [], []
     for axis, (kernel, stride, dilation, edge) in enumerate(

@@ -14,7 +14,20 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sigmazero.certifier.graph import Network
-from sigmazero.certifier.layers import TINY, Add, Conv, Layer, MaxPool, Pair, Relu, Reshape, Scale, gamma, overlay
+from sigmazero.certifier.layers import (
+    TINY,
+    Add,
+    Conv,
+    Layer,
+    MaxPool,
+    Pair,
+    Relu,
+    Reshape,
+    Scale,
+    gamma,
+    overlay,
+    summed,
+)
 from sigmazero.certifier.regions import OneSitePerGroup
 from sigmazero.certifier.relaxation import Relaxation
 
@@ -261,12 +274,7 @@ def _pair(pair: Pair, device: torch.device) -> Tensor:
 
 def _summed(parts: Tensor, forms: LinearForms, layer: Conv | MaxPool, shape: Shape) -> LinearForms:
     """Sum overlapping windows (forms, h, w, height, width, channels) in the layer before, which has this shape."""
-    top, _, left, _ = layer.edge
-    a = overlay(parts, layer.stride, layer.dilation)
-    if forms.origin is not None:
-        begin = forms.origin * _pair(layer.stride, a.device) - _pair((top, left), a.device)
-        return LinearForms(a, forms.tasks, begin).settled(shape)
-    a = a[:, top : top + shape[0], left : left + shape[1]]
-    if a.shape[1:3] != shape[:2]:  # the last windows end before the image does
-        a = F.pad(a, (0, 0, 0, shape[1] - a.shape[2], 0, shape[0] - a.shape[1]))
-    return LinearForms(a, forms.tasks)
+    if forms.origin is None:
+        return LinearForms(summed(parts, layer, shape[:2]), forms.tasks)
+    begin = forms.origin * _pair(layer.stride, parts.device) - _pair(layer.edge[::2], parts.device)
+    return LinearForms(overlay(parts, layer), forms.tasks, begin).settled(shape)

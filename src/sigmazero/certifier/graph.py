@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from sigmazero.certifier.layers import UNIT, Add, Conv, Input, Layer, MaxPool, Relu, Reshape, Scale
+from sigmazero.certifier.layers import UNIT, Add, Conv, Input, Layer, MaxPool, Relu, Reshape, Scale, Value
 from sigmazero.core.messages import one_line
 
 ROWS = 3  # rows of the traced input: a size that few networks have elsewhere
@@ -51,34 +51,27 @@ class Network:
     softmax: str = ""
     unit: float = UNITS[torch.float32]
 
-    @property
-    def readers(self) -> list[list[int]]:
-        """Return which layers read each layer."""
-        found: list[list[int]] = [[] for _ in self.layers]
-        for place, layer in enumerate(self.layers):
-            for source in layer.sources:
-                found[source].append(place)
-        return found
-
-    def values(self, x: Tensor, tick: Callable[[], None] = lambda: None) -> tuple[list[Tensor], list[Tensor]]:
-        """Return every layer's values for inputs (rows, height, width, channels), and how far each may be off.
+    def values(self, x: Tensor, tick: Callable[[], None] = lambda: None) -> list[Value]:
+        """Return every layer's values for inputs (rows, height, width, channels).
 
         tick   called before every layer
         """
-        values, errors = [x], [torch.zeros_like(x)]
-        for layer in self.layers[1:]:
-            tick()
-            assert not isinstance(layer, Input)
-            forward: Any = layer.forward
-            values.append(forward(*(values[source] for source in layer.sources)))
-            given = [part for source in layer.sources for part in (values[source].abs(), errors[source])]
-            errors.append(layer.error(values[-1].abs(), UNIT, *given))
-        return values, errors
+        found = [Value(x, torch.zeros_like(x))]
+        with torch.inference_mode():
+            for layer in self.layers[1:]:
+                assert not isinstance(layer, Input)
+                tick()
+                given = [found[source] for source in layer.sources]
+                forward: Any = layer.forward
+                value = forward(*(each.value for each in given))
+                parts = [part for each in given for part in (each.value.abs(), each.error)]
+                found.append(Value(value, layer.error(value.abs(), UNIT, *parts)))
+        return found
 
     def expected(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """Return the output at points in torch's layout, and how far the model may be from it."""
-        values, errors = self.values(image(points.double()))
-        ours, rounding = values[-1][:, 0, 0], errors[-1][:, 0, 0] / UNIT
+        logits = self.values(image(points.double()))[-1]
+        ours, rounding = logits.value[:, 0, 0], logits.error[:, 0, 0] / UNIT
         each, share = ROUNDED.get(points.device.type, COARSE)
         allowed = torch.minimum(each * rounding, share * ours.abs().max())
         if self.softmax:
