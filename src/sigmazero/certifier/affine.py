@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from sigmazero.certifier import relaxation
-from sigmazero.certifier.crown import LinearForms
+from sigmazero.certifier.crown import LinearForms, ringed
 from sigmazero.certifier.layers import UNIT, Add, Conv, Interval, Layer, MaxPool, Relu, Reshape, Scale, Value, gamma
 from sigmazero.certifier.regions import OneSitePerGroup
 
@@ -84,7 +84,7 @@ class AffineBounds:
 
     def values(self, values_: Tensor, rows: Tensor) -> Tensor:
         """Return the part of a layer's values (inputs, height, width, channels) in each window, 0 beyond the layer."""
-        return LinearForms(self.low[:, 0], rows, self.origin).take(values_)
+        return LinearForms(self.low[:, 0], rows, self.origin).take(ringed(values_))
 
 
 def _shifted(a: Tensor, origin: Tensor, to: Tensor, size: tuple[int, int]) -> Tensor:
@@ -145,6 +145,7 @@ class AffinePass:
         elif isinstance(layer, Reshape):
             found = self._reshape(layer, given[0])
         else:
+            assert isinstance(layer, Add)
             found = self._add(layer, given)
         slack = torch.where(found.reach[..., None], slack, 0.0)
         found.low[:, -1] -= slack  # outward, by more than rounding can have done

@@ -76,7 +76,7 @@ class NetworkBounds:
     def _layers(
         self, clean: list[Value], region: OneSitePerGroup, labels: Tensor, strength: Strength
     ) -> tuple[Known, list[Interval], Tensor | None]:
-        """Return the bounds of all layers, their intervals, and how far margins can fall by planes, if there are any."""
+        """Return the bounds of all layers, their intervals, and how far margins can fall by planes, if known."""
         known, intervals = Known(self.network, region, self.tick), list[Interval]()
         forward = None
         if strength is Strength.PLANES or (strength is Strength.FULL and region.few):

@@ -20,7 +20,6 @@ from torch import Tensor
 Interval = tuple[Tensor, Tensor]
 Pair = tuple[int, int]
 UNIT = 2.0**-53  # the largest relative error of one operation in float64
-TINY = 1e-200  # more than underflow can take away
 
 
 def gamma(terms: int, unit: float = UNIT, more: int = 16) -> float:

@@ -61,8 +61,9 @@ def loose(layer: Relu | MaxPool, clean: Value, interval: Interval) -> Tensor:
     _, low, high, _, moves = _windows(layer, clean, interval)
     rivals = high > low.amax(3, keepdim=True)
     open_ = rivals & (rivals.sum(3, keepdim=True) > 1) & moves.any(3, keepdim=True)
-    seen = open_.unflatten(3, layer.kernel)
-    return summed(seen, layer, clean.value.shape[1:3]) & (interval[1] > interval[0])
+    rows, h, w, _, channels = open_.shape
+    seen = open_.view(rows, h, w, *layer.kernel, channels)
+    return summed(seen, layer, (clean.value.shape[1], clean.value.shape[2])) & (interval[1] > interval[0])
 
 
 def relax_relu(layer: Relu, clean: Value, interval: Interval) -> Relaxation:

@@ -42,7 +42,11 @@ class _Ranges:
         self, bounds: NetworkBounds, clean: list[Value], region: OneSitePerGroup, labels: Tensor, strength: Strength
     ) -> None:
         self.bounds, self.layers = bounds, bounds.network.layers
-        self.sizes, self.lows, self.highs, self.own, self.errors = ([] for _ in range(5))  # type: list[list[Tensor]]
+        self.sizes: list[Tensor] = []
+        self.lows: list[Tensor] = []
+        self.highs: list[Tensor] = []
+        self.own: list[Tensor] = []
+        self.errors: list[Tensor] = []
         intervals = bounds.intervals(clean, region, labels, strength)
         for layer, value, (lo, hi) in zip(self.layers, clean, intervals, strict=True):
             bounds.tick()
