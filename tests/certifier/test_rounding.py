@@ -26,7 +26,7 @@ def worst_and_bound(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     question = Question(model, NetworkBounds(trace(model, x)), x, y, torch.zeros_like(x), torch.ones_like(x))
     rows = torch.arange(2)
     region = OneSitePerGroup(question.whole(rows, T).sites(question.order), *question.ends, rows)
-    bound = model_error(question.bounds, question.clean, rows, y, region, Strength(seed % 2 * 2))
+    bound = model_error(question.bounds, question.clean, region, y, Strength(seed % 2 * 2))
     generator = torch.Generator().manual_seed(seed)
     count = 400
     points = x.flatten(1).repeat_interleave(count, 0)
