@@ -8,10 +8,11 @@ none was trained on (rows of digits-8x8 that are a multiple of 9), and the answe
 3
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -80,6 +81,12 @@ class Answers:
     upper: Tensor
     witness: Tensor
 
+    @staticmethod
+    def of(file: Mapping[str, Any], name: str) -> "Answers":
+        """Read the answers for a network from a file of several."""
+        lower, upper = (torch.from_numpy(file[f"{name}/{kind}"].astype(np.int64)) for kind in ("lower", "upper"))
+        return Answers(lower, upper, torch.from_numpy(file[f"{name}/witness"]).view(-1, 1, 8, 8))
+
     @property
     def exact(self) -> Tensor:
         """Return where the fewest changes are known."""
@@ -117,8 +124,7 @@ def answers(name: str) -> Answers:
     """Return the proved bounds of a network of the suite."""
     _check(name)
     with np.load(FOLDER / "answers.npz", allow_pickle=False) as file:
-        lower, upper = (torch.from_numpy(file[f"{name}/{kind}"].astype(np.int64)) for kind in ("lower", "upper"))
-        return Answers(lower, upper, torch.from_numpy(file[f"{name}/witness"]).view(-1, 1, 8, 8))
+        return Answers.of(file, name)
 
 
 def entrants() -> list[str]:
