@@ -160,6 +160,14 @@ def read(path: Path) -> list[Row]:
         return list(csv.DictReader(file))
 
 
+def add(path: Path, rows: Sequence[Row], key: Sequence[str]) -> None:
+    """Write lines into a CSV file, in the places of those with the same key."""
+    answered = [[row[name] for name in key] for row in rows]
+    before = [row for row in read(path) if [row[name] for name in key] not in answered]
+    with path.open("w", encoding="utf-8", newline="") as file:
+        write([*before, *rows], file, list(rows[0]))
+
+
 def finished(path: Path) -> list[Row]:
     """Return the lines of a store, or of a CSV file made from stores elsewhere."""
     if path.suffix != ".csv":
@@ -620,8 +628,8 @@ def main(words: Sequence[str] | None = None) -> None:
     asked = parser.parse_args(words)
     if asked.kind == "page":
         for name in PAGES:
-            made = filled((FOLDER / name).read_text(encoding="utf-8"), PARTS)
-            (FOLDER / name).write_text(made, encoding="utf-8")
+            text = filled((FOLDER / name).read_text(encoding="utf-8"), PARTS)
+            (FOLDER / name).write_text(text, encoding="utf-8")
         sys.stdout.write(f"wrote {', '.join(PAGES)}\n")
         return
     columns: Sequence[str] = COLUMNS
