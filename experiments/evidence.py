@@ -161,7 +161,7 @@ def read(path: Path) -> list[Row]:
 
 
 def add(path: Path, rows: Sequence[Row], key: Sequence[str]) -> None:
-    """Write lines into a CSV file, in the places of those with the same key."""
+    """Add lines to a CSV file instead of those with the same key."""
     answered = [[row[name] for name in key] for row in rows]
     before = [row for row in read(path) if [row[name] for name in key] not in answered]
     with path.open("w", encoding="utf-8", newline="") as file:

@@ -13,42 +13,7 @@ from torch import Tensor
 from sigmazero.certifier import relaxation
 from sigmazero.certifier.crown import LinearForms, ringed
 from sigmazero.certifier.layers import UNIT, Add, Conv, Interval, Layer, MaxPool, Relu, Reshape, Scale, Value, gamma
-from sigmazero.certifier.regions import OneSitePerGroup
-
-
-@dataclass(frozen=True, eq=False)
-class FreeFeatures:
-    """Ends of the free features (tasks, groups, places, features of a site); one place of each group may move."""
-
-    lo: Tensor
-    hi: Tensor
-
-    @property
-    def planes(self) -> int:
-        """Return how many numbers a plane has: one for each free feature, and a constant."""
-        return self.lo[0].numel() + 1
-
-    def least(self, planes: Tensor) -> Tensor:
-        """Return the least value of each plane (tasks, numbers, ...) over the free features."""
-        slopes, constant = planes[:, :-1], planes[:, -1]
-        shape = (len(self.lo), self.planes - 1, *(1,) * (planes.ndim - 2))
-        lo, hi = self.lo.reshape(shape), self.hi.reshape(shape)
-        gain = torch.maximum(-slopes * lo, -slopes * hi)
-        if self.lo.shape[2] == 1:
-            return constant - gain.sum(1)
-        gain = gain.view(*self.lo.shape, *planes.shape[2:])
-        return constant - gain.sum(3).amax(2).sum(1)
-
-    def ends(self, low: Tensor, high: Tensor) -> Interval:
-        """Return the least value of one plane and the largest of another; 0 lies between."""
-        return self.least(low).clamp_max(0.0), -self.least(-high).clamp_max(0.0)
-
-    def size(self, planes: Tensor) -> Tensor:
-        """Return how far any plane of a task can be from 0 (tasks,)."""
-        most = torch.maximum(-self.lo, self.hi).flatten(1)
-        largest = torch.linalg.vector_norm(planes.flatten(2), torch.inf, dim=2)
-        found: Tensor = (largest[:, :-1] * most).sum(1) + largest[:, -1]
-        return found
+from sigmazero.certifier.regions import OneSitePerGroup, gains
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,9 +66,31 @@ class AffinePass:
         self.layers, self.rows = layers, region.rows
         sites, lo, hi = region.listed
         n, groups, places = region.sites.shape
-        self.free = FreeFeatures(*(t.view(n, groups, places, -1) for t in (lo, hi)))
+        # The ends of the free features (tasks, groups, places, features of a site); one place of each group may move.
+        self.lo, self.hi = (t.view(n, groups, places, -1) for t in (lo, hi))
+        self.numbers = self.lo[0].numel() + 1  # of a plane: a slope for each free feature, and a constant
         self.planes: dict[int, AffineBounds] = {0: self._input(region, sites)}
-        self.sizes: dict[int, Tensor] = {0: self.free.size(self.planes[0].low)}
+        self.sizes: dict[int, Tensor] = {0: self._size(self.planes[0].low)}
+
+    def _least(self, planes: Tensor) -> Tensor:
+        """Return the least value of each plane (tasks, numbers, ...) over the free features."""
+        slopes, constant = planes[:, :-1], planes[:, -1]
+        shape = (len(self.lo), self.numbers - 1, *(1,) * (planes.ndim - 2))
+        gain = gains(slopes, self.lo.reshape(shape), self.hi.reshape(shape))
+        if self.lo.shape[2] == 1:
+            return constant - gain.sum(1)
+        gain = gain.view(*self.lo.shape, *planes.shape[2:])
+        return constant - gain.sum(3).amax(2).sum(1)
+
+    def _between(self, low: Tensor, high: Tensor) -> Interval:
+        """Return the least value of one plane and the largest of another; 0 lies between."""
+        return self._least(low).clamp_max(0.0), -self._least(-high).clamp_max(0.0)
+
+    def _size(self, planes: Tensor) -> Tensor:
+        """Return how far any plane of a task can be from 0 (tasks,)."""
+        most = torch.maximum(-self.lo, self.hi).flatten(1)
+        largest: Tensor = torch.linalg.vector_norm(planes.flatten(2), torch.inf, dim=2)
+        return (largest[:, :-1] * most).sum(1) + largest[:, -1]
 
     def _input(self, region: OneSitePerGroup, sites: Tensor) -> AffineBounds:
         """Return the bounds of the input: each free feature is its own plane."""
@@ -120,7 +107,7 @@ class AffinePass:
         features = c if region.pixels else 1
         place = place[:, :, None] * c + (sites % inner)[:, :, None] + torch.arange(features, device=sites.device)
         place = torch.where(real[:, :, None], place, 0)
-        planes = torch.zeros(n, self.free.planes, high * wide * c, dtype=torch.float64, device=sites.device)
+        planes = torch.zeros(n, self.numbers, high * wide * c, dtype=torch.float64, device=sites.device)
         one = real[:, :, None].expand_as(place).flatten(1).to(planes.dtype)
         planes[:, :-1].scatter_(2, place.flatten(1)[:, :, None], one[:, :, None])
         planes = planes.view(n, -1, high, wide, c)
@@ -130,7 +117,7 @@ class AffinePass:
         """Compute the planes of one layer from those of its sources."""
         layer = self.layers[place]
         given, before = [self.planes[source] for source in layer.sources], clean[layer.sources[0]]
-        size, terms = self.sizes[layer.sources[0]][:, None, None, None], self.free.planes
+        size, terms = self.sizes[layer.sources[0]][:, None, None, None], self.numbers
         slack = self.width(place)[:, None, None, None] * (8 * gamma(terms))
         if isinstance(layer, Relu):
             found, slack = self._relu(layer, given[0], before), size * (16 * gamma(terms))
@@ -151,12 +138,12 @@ class AffinePass:
         found.low[:, -1] -= slack  # outward, by more than rounding can have done
         found.high[:, -1] += slack
         self.planes[place] = found
-        self.sizes[place] = torch.maximum(*(self.free.size(each) for each in found.both))
+        self.sizes[place] = torch.maximum(*(self._size(each) for each in found.both))
 
     def ends(self, place: int) -> Interval:
         """Return how far each value of a layer can move (tasks, height, width, channels)."""
         planes, shape = self.planes[place], self.layers[place].shape
-        lo, hi = (torch.where(planes.reach[..., None], t, 0.0) for t in self.free.ends(*planes.both))
+        lo, hi = (torch.where(planes.reach[..., None], t, 0.0) for t in self._between(*planes.both))
         if planes.window == shape[:2]:
             return lo, hi
         zero = torch.zeros_like(planes.origin)
@@ -209,7 +196,7 @@ class AffinePass:
         seen = Value(*(given.values(each, self.rows) for each in clean))
         parts = []
         for planes, upper in ((given.low, False), (given.high, True)):
-            lines = relaxation.relax_relu(layer, seen, self.free.ends(planes, planes))
+            lines = relaxation.relax_relu(layer, seen, self._between(planes, planes))
             down, up, under, over = lines.packed.chunk(4, 3)
             slope, offset = (up, over) if upper else (down, under)
             found = planes * slope[:, None]
@@ -238,7 +225,7 @@ class AffinePass:
             found = own[:, :, :, :, 0].clone()
             found[:, -1] += value[:, :, :, 0] - top
             if planes is high:
-                beyond = z - value - self.free.least(own - planes)
+                beyond = z - value - self._least(own - planes)
                 found[:, -1] += beyond.amax(3).clamp_min(0.0)
             parts.append(found)
         reach = inner.windows(seen.reach[..., None].to(torch.int8), 0).amax(3)[..., 0] > 0
@@ -262,8 +249,8 @@ class AffinePass:
         low, high = (t.flatten(2) for t in seen.both)
         middle, half = (low + high) / 2, (high - low) / 2
         planes = middle @ ahead.mT - half @ ahead.abs().mT
-        slack = self.sizes[last.sources[0]][:, None] * ahead.abs().sum(2) * (16 * gamma(last.terms + self.free.planes))
-        return self.free.least(planes) - slack
+        slack = self.sizes[last.sources[0]][:, None] * ahead.abs().sum(2) * (16 * gamma(last.terms + self.numbers))
+        return self._least(planes) - slack
 
 
 def _reached(layer: Conv | MaxPool, given: AffineBounds) -> tuple[Tensor, tuple[int, int], AffineBounds]:

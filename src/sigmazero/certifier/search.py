@@ -48,7 +48,6 @@ class Size(NamedTuple):
 class Queue:
     """Open subproblems, grouped by size so that every batch is full and uniform."""
 
-    batch: int
     waiting: dict[Size, list[Any]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -60,14 +59,13 @@ class Queue:
         if len(some):
             self.waiting.setdefault(size, []).append(some)
 
-    def pop(self) -> tuple[Size, Any]:
+    def pop(self, room: int) -> tuple[Size, Any]:
         """Take out a batch of the smallest size that fills one, else of the most frequent size."""
         counts = {size: sum(len(part) for part in parts) for size, parts in self.waiting.items()}
-        full = [size for size, count in counts.items() if count >= self.batch]
+        full = [size for size, count in counts.items() if count >= room]
         size = min(full) if full else min(counts, key=lambda each: (-counts[each], each))
         parts = self.waiting.pop(size)
         taken: list[Any] = []
-        room = self.batch
         while parts and room:
             part = parts.pop()
             if len(part) > room:
@@ -167,11 +165,6 @@ class Progress:
         self.seconds = torch.zeros_like(question.y, dtype=torch.float64)
         self.boxes = self.seconds.clone()
 
-    def spend(self, rows: Tensor, seconds: float) -> None:
-        """Share seconds among the subproblems of a batch."""
-        each = torch.full_like(rows, 1, dtype=torch.float64)
-        self.seconds.index_add_(0, rows, each * (seconds / max(1, len(rows))))
-
     def meet(self, points: Tensor, rows: Tensor) -> None:
         """Store the first witness of each input; writing several at once could mix them."""
         number = torch.arange(len(rows), device=rows.device)
@@ -196,7 +189,7 @@ class BranchAndBound:
         """`limit` is in seconds for one input, `end` when all must be over, on the clock of `time.perf_counter`."""
         self.question, self.progress, self.strategy, self.t = question, progress, strategy, strategy.t
         self.batch, self.limit, self.end = batch, limit, end
-        self.queue, self.postponed = Queue(batch), dict[int, Queue]()
+        self.queue, self.postponed = Queue(), dict[int, Queue]()
         self.patience = torch.full_like(progress.seconds, PATIENCE)
         self.deadline = math.inf
         question.bounds.tick = self._tick
@@ -219,10 +212,11 @@ class BranchAndBound:
                 row = min(self.postponed, key=lambda each: float(self.progress.seconds[each]))
                 self.queue = self.postponed.pop(row)
                 self.patience[row] = 4 * self.progress.seconds[row]
-            size, some = self.queue.pop()
+            size, some = self.queue.pop(self.batch)
             some = self._timely(some.take(self._alive(some.rows)), size)
-            if len(some):
-                self._step(some, size)
+            work = self._sites if size.kind == SITES else self._values
+            if len(some) and not self._completed(some.rows, partial(work, some, size)):
+                self.queue.push(size, some)
         yield self._decided(rows)
 
     def _decided(self, rows: Tensor) -> Tensor:
@@ -232,12 +226,6 @@ class BranchAndBound:
             for part in itertools.chain.from_iterable(queue.waiting.values()):
                 left[part.rows] = True
         return rows[~left[rows]]
-
-    def _step(self, some: Any, size: Size) -> None:
-        """Work on one batch; if time or memory runs out, put it back."""
-        work = self._sites if size.kind == SITES else self._values
-        if not self._completed(some.rows, lambda: work(some, size)):
-            self.queue.push(size, some)
 
     def _completed(self, rows: Tensor, work: Callable[[], object]) -> bool:
         """Do some work for these inputs; return whether it ended before time or memory ran out.
@@ -261,7 +249,8 @@ class BranchAndBound:
             return False
         finally:
             self.deadline = math.inf
-            self.progress.spend(rows, time.perf_counter() - begin)
+            share = (time.perf_counter() - begin) / max(1, len(rows))
+            self.progress.seconds.index_add_(0, rows, torch.full_like(rows, share, dtype=torch.float64))
         return True
 
     def _tick(self) -> None:
@@ -272,8 +261,6 @@ class BranchAndBound:
         """Halve the batches."""
         self.batch = max(1, min(self.batch, tried) // 2)
         log.warning("memory ran out; batches have %d subproblems from here on", self.batch)
-        for queue in (self.queue, *self.postponed.values()):
-            queue.batch = self.batch
         self.question.bounds.size = max(1, self.question.bounds.size // 2)
         torch.cuda.empty_cache()
 
@@ -281,7 +268,7 @@ class BranchAndBound:
         """Postpone the subproblems of inputs that take long; return the others."""
         late = self.progress.seconds[some.rows] > self.patience[some.rows]
         for row in some.rows[late].unique().tolist():
-            self.postponed.setdefault(row, Queue(self.batch)).push(size, some.take(some.rows == row))
+            self.postponed.setdefault(row, Queue()).push(size, some.take(some.rows == row))
         return some.take(~late)
 
     def _probe(self, rows: Tensor) -> None:
@@ -311,7 +298,7 @@ class BranchAndBound:
         some = SiteGroups(mine, begin, begin + size)
         some = some.take(self._alive(some.rows))
         batch = self.batch
-        if len(some) and not self._completed(some.rows, lambda: self._scouted(some, at)) and self.batch < batch:
+        if len(some) and not self._completed(some.rows, partial(self._scouted, some, at)) and self.batch < batch:
             self._try(rows, at)
 
     def _alive(self, rows: Tensor) -> Tensor:
