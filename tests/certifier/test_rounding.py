@@ -8,6 +8,7 @@ from torch import nn
 
 import sigmazero as sz
 from sigmazero.certifier.bounds import NetworkBounds, Strength
+from sigmazero.certifier.certify import Certifier
 from sigmazero.certifier.graph import trace
 from sigmazero.certifier.regions import OneSitePerGroup
 from sigmazero.certifier.rounding import model_error
@@ -115,3 +116,11 @@ def test_a_model_that_changes_its_buffers_is_refused():
 
     with pytest.raises(ValueError, match="changes seen while it computes"):
         sz.certify(Counting().requires_grad_(False), torch.rand(1, 4), torch.tensor([0]), attack=None)
+
+
+def test_a_proof_over_the_reals_stays_one_when_the_search_goes_on():
+    net, x, y = barely(0)
+    going_on = Certifier(net, x, y, up_to=2, attack=None, time_limit=1e-9, known=torch.tensor([2]))
+    going_on.found.over_reals[:] = True
+    list(going_on.run(lambda rows: None))
+    assert (going_on.found.status, going_on.found.over_reals.tolist()) == (["open"], [True])

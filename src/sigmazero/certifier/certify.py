@@ -315,65 +315,62 @@ class Certifier:
             check_output(self.model(points), expected, allowed)
 
     def _block(self, block: Tensor) -> Iterator[Tensor]:
-        """Certify some inputs, and note what is known whenever the search reports."""
+        """Certify some inputs, one change more at a time; yield them before the search and whenever it reports."""
         problem, found = self.problem.take(block), self.found
         with torch.no_grad():
             correct = self.model(problem.x).argmax(1) == problem.y
-        upper = torch.where(correct, found.upper[block], 0.0)
-        best, spent = problem.x.clone(), torch.zeros_like(upper)
-        best[correct] = found.x_adv[block][correct]
-        good = correct.nonzero()[:, 0]
-        if self.method is not None and len(good):
+        right, wrong = block[correct], block[~correct]
+        found.correct[block], found.lower[right] = correct, found.lower[right].clamp_min(1)
+        found.lower[wrong], found.upper[wrong], found.x_adv[wrong] = 0, 0.0, problem.x[~correct]
+        if self.method is not None and len(right):
             begin = time.perf_counter()
-            self._attack(self.method, problem.take(good), good, upper, best)
-            spent[good] = (time.perf_counter() - begin) / len(good)
-        known = torch.where(correct, found.lower[block].clamp_min(1), 0)
-        for lower, progress, over_reals in self._search(problem, known, upper, best):
-            _believe_examples(lower, upper, problem.ids)
-            found.lower[block], found.upper[block], found.x_adv[block] = lower, upper, best
-            found.correct[block], found.done[block], found.over_reals[block] = correct, True, over_reals
-            found.boxes[block], found.seconds[block] = progress.boxes, progress.seconds + spent
-            yield block
+            self._attack(self.method, right)
+            found.seconds[right] = (time.perf_counter() - begin) / len(right)
+        found.over_reals[block] |= not self.rounding
+        found.done[block] = True
+        _believe_examples(found.lower, found.upper, self.problem.ids)
+        yield block
+        question, batch = self._question(problem)
+        progress, spent = Progress(question), found.seconds[block]
+        limit = math.inf if self.time_limit is None else self.time_limit
+        for strategy in self.strategies:
+            t = strategy.t
+            rows = ((found.lower[block] == t) & (found.upper[block] > t) & ~progress.open).nonzero()[:, 0]
+            if not len(rows):
+                continue
+            search = BranchAndBound(question, progress, strategy, batch=batch, limit=limit, end=self.end)
+            for proved in search.run(rows):
+                self._compare()
+                found.lower[block[proved]] = t + 1
+                found.over_reals[block[proved]] = question.over_reals[proved]
+                met = rows[progress.found[rows]]
+                witness = progress.witness[met]
+                found.x_adv[block[met]] = witness
+                found.upper[block[met]] = problem.domain.take(met).count(witness).sites.double()
+                found.boxes[block], found.seconds[block] = progress.boxes, progress.seconds + spent
+                _believe_examples(found.lower, found.upper, self.problem.ids)
+                yield block
 
-    def _attack(self, attack: Attack, problem: Problem, good: Tensor, upper: Tensor, best: Tensor) -> None:
+    def _attack(self, attack: Attack, rows: Tensor) -> None:
         """Find upper bounds by the attack."""
-        domain = problem.domain
-        least, most = domain.user_lower, domain.user_upper
+        problem, found = self.problem.take(rows), self.found
+        least, most = problem.domain.user_lower, problem.domain.user_upper
         how: dict[str, Any] = {"bounds": (least.amin(0), most.amax(0)), "unit": problem.unit, "ids": problem.ids}
-        how["mask"] = least < most if domain.per_sample else None
+        how["mask"] = least < most if problem.domain.per_sample else None
         result = attack.run(self.model, problem.x, problem.y, hardware=FOLDED, **how)
         changes = torch.where(result.success, result.changes.double(), math.inf)
-        better = changes < upper[good]
-        upper[good[better]], best[good[better]] = changes[better], result.x_adv[better]
+        better = changes < found.upper[rows]
+        found.upper[rows[better]], found.x_adv[rows[better]] = changes[better], result.x_adv[better]
         with torch.no_grad():
             self.network.compare(self.model(result.x_adv), result.x_adv)
 
-    def _search(
-        self, problem: Problem, lower: Tensor, upper: Tensor, best: Tensor
-    ) -> Iterator[tuple[Tensor, Progress, Tensor]]:
-        """Raise the lower bounds by search, one change more at a time; first report what is known before it."""
+    def _question(self, problem: Problem) -> tuple[Question, int]:
+        """Return what to ask the search about, and how many subproblems a batch has."""
         forms, numbers = _batch_numbers(problem.x.device)
         bounds = NetworkBounds(self.network, forms)
         ends = (problem.domain.user_lower.expand_as(problem.x), problem.domain.user_upper.expand_as(problem.x))
         question = Question(self.model, bounds, problem.x, problem.y, *ends, problem.domain.joined, self.rounding)
-        progress = Progress(question)
-        limits = {"limit": math.inf if self.time_limit is None else self.time_limit, "end": self.end}
-        batch = max(16, min(4096, numbers // bounds.task_size))
-        over_reals = torch.full_like(problem.y, not self.rounding, dtype=torch.bool)
-        yield lower, progress, over_reals
-        for strategy in self.strategies:
-            t = strategy.t
-            rows = ((lower == t) & (upper > t) & ~progress.open).nonzero()[:, 0]
-            if not len(rows):
-                continue
-            for proved in BranchAndBound(question, progress, strategy, batch=batch, **limits).run(rows):
-                self._compare()
-                lower[proved] = t + 1
-                over_reals[proved] |= question.over_reals[proved]
-                met = rows[progress.found[rows]]
-                best[met] = progress.witness[met]
-                upper[met] = problem.domain.take(met).count(best[met]).sites.double()
-                yield lower, progress, over_reals
+        return question, max(16, min(4096, numbers // bounds.task_size))
 
 
 def check_labels(problem: Problem, classes: int) -> None:

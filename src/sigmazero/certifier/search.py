@@ -214,9 +214,8 @@ class BranchAndBound:
                 self.patience[row] = 4 * self.progress.seconds[row]
             size, some = self.queue.pop(self.batch)
             some = self._timely(some.take(self._alive(some.rows)), size)
-            work = self._sites if size.kind == SITES else self._values
-            if len(some) and not self._completed(some.rows, partial(work, some, size)):
-                self.queue.push(size, some)
+            if len(some):
+                self._step(some, size)
         yield self._decided(rows)
 
     def _decided(self, rows: Tensor) -> Tensor:
@@ -226,6 +225,12 @@ class BranchAndBound:
             for part in itertools.chain.from_iterable(queue.waiting.values()):
                 left[part.rows] = True
         return rows[~left[rows]]
+
+    def _step(self, some: Any, size: Size) -> None:
+        """Work on one batch; if time or memory runs out, put it back."""
+        work = self._sites if size.kind == SITES else self._values
+        if not self._completed(some.rows, partial(work, some, size)):
+            self.queue.push(size, some)
 
     def _completed(self, rows: Tensor, work: Callable[[], object]) -> bool:
         """Do some work for these inputs; return whether it ended before time or memory ran out.
