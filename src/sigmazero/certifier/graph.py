@@ -189,8 +189,8 @@ class _Reader(torch.fx.Interpreter):
     def _computed(self, target: Any, args: Any, kwargs: Any, softmax: str) -> "Traced":
         """Return the result of a call with values that depend on the input, perhaps after a softmax."""
         name = str(target).removeprefix("aten.").rpartition(".")[0].lstrip("_")
-        make = OPERATIONS.get(name) or OPERATIONS.get(name.rstrip("_"))
-        if make is None or (softmax and make is not _same):
+        read: Any = getattr(Call, f"_read_{name}", None) or getattr(Call, f"_read_{name.rstrip('_')}", None)
+        if read is None or (softmax and read is not Call._read_clone):
             where = f"after {softmax}, " if softmax else ""
             raise UnknownOperation(f"{where}the operation {target} is not known here; what can be certified: {KNOWN}")
         plain, named = tree_map_only(Traced, lambda each: each.sample, (args, kwargs))
@@ -199,7 +199,7 @@ class _Reader(torch.fx.Interpreter):
         require(kept, f"values become {found.dtype}, which rounds them; float32 and float64 can be certified")
         self.unit = max(self.unit, UNITS[found.dtype])
         try:
-            place = make(Call(self.layers, found), *args, **kwargs)
+            place = read(Call(self.layers, found), *args, **kwargs)
         except TypeError as error:
             raise UnknownOperation(f"the operation {target} with these settings is not known here") from error
         return Traced(place, found, name if name in SOFTMAX else softmax)
@@ -216,7 +216,10 @@ class Traced:
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """A call in the program: the layers read before it, and what it returns for the traced input."""
+    """A call in the program: the layers read before it, and what it returns for the traced input.
+
+    `_read_NAME` reads the operation of this name; all others are not known.
+    """
 
     layers: list[Layer]
     found: Tensor
@@ -250,6 +253,145 @@ class Call:
         tensor = torch.as_tensor(number, dtype=torch.float64, device=self.found.device)
         return image(tensor.expand(self.found.shape)[:1].contiguous())[0]
 
+    def _read_linear(self, x: Traced, weight: Tensor, bias: Tensor | None = None) -> int:
+        known = isinstance(x, Traced) and not isinstance(weight, Traced) and x.sample.ndim == 2
+        require(known, "a linear layer is known here for one vector per input only")
+        before, source = self.layers[x.place], x.place
+        h, w, c = before.shape
+        if isinstance(before, Reshape):  # a linear layer of an image: its window is the whole image
+            source, (h, w, c) = before.sources[0], before.before
+        inner = weight.double().reshape(-1, c, h, w).permute(0, 2, 3, 1)[None].contiguous()
+        return self.add(Conv(self.shape, (source,), inner, _bias(bias, weight)))
+
+    def _read_addmm(self, bias: Tensor, x: Traced, weight: Tensor, **more: Any) -> int:
+        require(not more and not isinstance(bias, Traced), "a matrix product with own factors is not known here")
+        return self._read_linear(x, weight.T, bias.expand(weight.shape[1]))
+
+    def _read_matmul(self, x: Traced, weight: Tensor) -> int:
+        require(
+            not isinstance(weight, Traced) and weight.ndim == 2, "a product of two computed matrices is not known here"
+        )
+        return self._read_linear(x, weight.T)
+
+    _read_mm = _read_matmul
+
+    def _read_conv2d(
+        self, x: Traced, weight: Tensor, bias: Any = None, stride: Any = 1, padding: Any = 0, *how: Any
+    ) -> int:
+        require_image(x)
+        require(not isinstance(weight, Traced), "a convolution with computed weights is not known here")
+        dilation, groups = _settings(how, 1, 1)
+        own = weight.double().reshape(groups, -1, *weight.shape[1:]).permute(0, 1, 3, 4, 2).contiguous()
+        edge = _named(padding, weight, _pair(dilation)) if isinstance(padding, str) else _around(padding)
+        return self.add(Conv(self.shape, (x.place,), own, _bias(bias, weight), _pair(stride), edge, _pair(dilation)))
+
+    def _read_constant_pad_nd(self, x: Traced, pad: Any, *how: Any, **more: Any) -> int:
+        """Read zero padding as windows of one value, with an edge."""
+        left, right, top, bottom, *others = [*pad, 0, 0][: max(4, len(pad))]
+        zeros = all(each in (0, None, "constant") for each in (*how, *more.values()))
+        known = zeros and not any(others) and min(left, right, top, bottom) >= 0
+        require(known, "padding other than of height and width with zeros is not known here")
+        return self.mean(x, (1, 1), (1, 1), (top, bottom, left, right))
+
+    _read_pad = _read_constant_pad_nd
+
+    def _read_relu(self, x: Traced) -> int:
+        return self.add(Relu(self.shape, (x.place,)))
+
+    def _read_leaky_relu(self, x: Traced, slope: float = 0.01) -> int:
+        require(0 <= slope <= 1, f"a LeakyReLU of slope {slope} is not known here; one between 0 and 1 is")
+        return self.add(Relu(self.shape, (x.place,), float(slope)))
+
+    def _read_batch_norm(self, x: Traced, *given: Any) -> int:
+        weight, bias, mean, variance, training, _momentum, eps, *_ = given
+        if training or mean is None or variance is None:
+            raise ValueError(
+                "a batch norm is in training mode: its output depends on the batch; call model.eval() first"
+            )
+        factor = (1.0 if weight is None else weight.double()) / (variance.double() + eps).sqrt()
+        least = torch.zeros_like(factor) if bias is None else bias.double()
+        size = least.abs() + (mean.double() * factor).abs()
+        return self.add(Scale(self.shape, (x.place,), factor, least - mean.double() * factor, size))
+
+    def _read_add(self, x: Any, other: Any, *, alpha: float = 1) -> int:
+        factor = float(alpha)
+        if isinstance(x, Traced) and isinstance(other, Traced):
+            same = x.sample.shape == other.sample.shape
+            require(same, "a sum of two computed values with different shapes is not known here")
+            second = other.place if factor == 1 else self.scale(other, factor)
+            return self.add(Add(self.shape, (x.place, second)))
+        if isinstance(x, Traced):
+            return self.scale(x, 1.0, self.constant(other) * factor)
+        return self.scale(other, factor, self.constant(x))
+
+    def _read_sub(self, x: Any, other: Any, *, alpha: float = 1) -> int:
+        return self._read_add(x, other, alpha=-alpha)
+
+    def _read_mul(self, x: Any, other: Any) -> int:
+        both = isinstance(x, Traced) and isinstance(other, Traced)
+        require(not both, "a product of two computed values is not known here")
+        value, number = (x, other) if isinstance(x, Traced) else (other, x)
+        return self.scale(value, self.constant(number))
+
+    def _read_div(self, x: Any, other: Any, **more: Any) -> int:
+        known = isinstance(x, Traced) and not isinstance(other, Traced) and not more
+        require(known, "a division by a computed value, or with rounding, is not known here")
+        return self.scale(x, 1 / self.constant(other))
+
+    def _read_neg(self, x: Traced) -> int:
+        return self.scale(x, -1.0)
+
+    def _read_dropout(self, x: Traced, share: float, training: bool) -> int:
+        if training and share > 0:
+            raise ValueError("dropout is active, so the model's answers are random; call model.eval() first")
+        return x.place
+
+    _read_feature_dropout = _read_alpha_dropout = _read_dropout
+
+    def _read_clone(self, x: Traced, *rest: Any, **more: Any) -> int:
+        return x.place if self.found.dtype == x.sample.dtype else self.scale(x, 1.0)  # a cast rounds
+
+    _read_contiguous = _read_detach = _read_alias = _read_lift_fresh_copy = _read_to = _read_to_copy = _read_clone
+
+    def _read_softmax(self, x: Traced, dim: int, *rest: Any) -> int:
+        """Leave out a softmax over the classes: the largest logit stays the largest. It must come last."""
+        require(x.sample.ndim == 2 and dim % 2 == 1, "a softmax is known here only over the classes, at the end")
+        return x.place
+
+    _read_log_softmax = _read_softmax
+
+    def _read_view(self, x: Traced, *rest: Any, **more: Any) -> int:
+        before = self.layers[x.place].shape
+        return x.place if before == self.shape else self.add(Reshape(self.shape, (x.place,), before))
+
+    _read_reshape = _read_flatten = _read_unflatten = _read_squeeze = _read_unsqueeze = _read_unsafe_view = _read_view
+
+    def _read_avg_pool2d(self, x: Traced, kernel: Any, stride: Any = (), padding: Any = 0, *how: Any) -> int:
+        edge = _around(padding)
+        ceil_mode, counts_edge, divisor = _settings(how, False, True, None)
+        known = not ceil_mode and not divisor and (counts_edge or not any(edge))
+        require(known, "an average pool with ceil_mode, a divisor of its own or uncounted padding is not known here")
+        return self.mean(x, _pair(kernel), _pair(stride or kernel), edge)
+
+    def _read_adaptive_avg_pool2d(self, x: Traced, size: Any) -> int:
+        require_image(x)
+        (h, w, _), (rows, columns, _) = self.layers[x.place].shape, self.shape
+        known = h % rows == w % columns == 0
+        require(known, f"an adaptive pool from {h} x {w} to {rows} x {columns} has uneven windows")
+        return self.mean(x, (h // rows, w // columns), (h // rows, w // columns))
+
+    def _read_mean(self, x: Traced, dims: Any = None, keepdim: bool = False, **more: Any) -> int:
+        known = x.sample.ndim == 4 and sorted(d % 4 for d in dims or ()) == [2, 3]
+        require(known, f"a mean over the dimensions {dims} is not known here; over height and width it is")
+        return self.mean(x, self.layers[x.place].shape[:2], (1, 1))
+
+    def _read_max_pool2d(self, x: Traced, kernel: Any, stride: Any = (), padding: Any = 0, *how: Any) -> int:
+        require_image(x)
+        dilation, ceil_mode = _settings(how, 1, False)
+        require(not ceil_mode, "a max pool with ceil_mode is not known here")
+        sizes = _pair(kernel), _pair(stride or kernel), _around(padding), _pair(dilation)
+        return self.add(MaxPool(self.shape, (x.place,), *sizes))
+
 
 def image(x: Tensor) -> Tensor:
     """Return inputs (rows, channels, height, width), or vectors, as (rows, height, width, channels)."""
@@ -268,53 +410,6 @@ def require_image(x: Traced) -> None:
     """Refuse windows of values without channels: torch would take the rows for channels."""
     shape = tuple(x.sample.shape[1:])
     require(len(shape) == 3, f"windows of values of shape {shape} are not known here; (channels, height, width) are")
-
-
-OPERATIONS: dict[str, Callable[..., int]] = {}
-
-
-def operation(*names: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Register a function that reads these operations of torch."""
-
-    def note(function: Callable[..., int]) -> Callable[..., int]:
-        OPERATIONS.update(dict.fromkeys(names, function))
-        return function
-
-    return note
-
-
-@operation("linear")
-def _linear(call: Call, x: Traced, weight: Tensor, bias: Tensor | None = None) -> int:
-    known = isinstance(x, Traced) and not isinstance(weight, Traced) and x.sample.ndim == 2
-    require(known, "a linear layer is known here for one vector per input only")
-    before, source = call.layers[x.place], x.place
-    h, w, c = before.shape
-    if isinstance(before, Reshape):  # a linear layer of an image: its window is the whole image
-        source, (h, w, c) = before.sources[0], before.before
-    inner = weight.double().reshape(-1, c, h, w).permute(0, 2, 3, 1)[None].contiguous()
-    return call.add(Conv(call.shape, (source,), inner, _bias(bias, weight)))
-
-
-@operation("addmm")
-def _addmm(call: Call, bias: Tensor, x: Traced, weight: Tensor, **more: Any) -> int:
-    require(not more and not isinstance(bias, Traced), "a matrix product with own factors is not known here")
-    return _linear(call, x, weight.T, bias.expand(weight.shape[1]))
-
-
-@operation("matmul", "mm")
-def _matmul(call: Call, x: Traced, weight: Tensor) -> int:
-    require(not isinstance(weight, Traced) and weight.ndim == 2, "a product of two computed matrices is not known here")
-    return _linear(call, x, weight.T)
-
-
-@operation("conv2d")
-def _conv(call: Call, x: Traced, weight: Tensor, bias: Any = None, stride: Any = 1, padding: Any = 0, *how: Any) -> int:
-    require_image(x)
-    require(not isinstance(weight, Traced), "a convolution with computed weights is not known here")
-    dilation, groups = _settings(how, 1, 1)
-    own = weight.double().reshape(groups, -1, *weight.shape[1:]).permute(0, 1, 3, 4, 2).contiguous()
-    edge = _named(padding, weight, _pair(dilation)) if isinstance(padding, str) else _around(padding)
-    return call.add(Conv(call.shape, (x.place,), own, _bias(bias, weight), _pair(stride), edge, _pair(dilation)))
 
 
 def _named(padding: str, weight: Tensor, dilation: Pair) -> tuple[int, int, int, int]:
@@ -342,135 +437,6 @@ def _pair(value: Any) -> Pair:
 def _around(padding: Any) -> tuple[int, int, int, int]:
     high, wide = _pair(padding)
     return high, high, wide, wide
-
-
-@operation("constant_pad_nd", "pad")
-def _zeros_around(call: Call, x: Traced, pad: Any, *how: Any, **more: Any) -> int:
-    """Read zero padding as windows of one value, with an edge."""
-    left, right, top, bottom, *others = [*pad, 0, 0][: max(4, len(pad))]
-    zeros = all(each in (0, None, "constant") for each in (*how, *more.values()))
-    known = zeros and not any(others) and min(left, right, top, bottom) >= 0
-    require(known, "padding other than of height and width with zeros is not known here")
-    return call.mean(x, (1, 1), (1, 1), (top, bottom, left, right))
-
-
-@operation("relu")
-def _relu(call: Call, x: Traced) -> int:
-    return call.add(Relu(call.shape, (x.place,)))
-
-
-@operation("leaky_relu")
-def _leaky(call: Call, x: Traced, slope: float = 0.01) -> int:
-    require(0 <= slope <= 1, f"a LeakyReLU of slope {slope} is not known here; one between 0 and 1 is")
-    return call.add(Relu(call.shape, (x.place,), float(slope)))
-
-
-@operation("batch_norm")
-def _norm(call: Call, x: Traced, *given: Any) -> int:
-    weight, bias, mean, variance, training, _momentum, eps, *_ = given
-    if training or mean is None or variance is None:
-        raise ValueError("a batch norm is in training mode: its output depends on the batch; call model.eval() first")
-    factor = (1.0 if weight is None else weight.double()) / (variance.double() + eps).sqrt()
-    least = torch.zeros_like(factor) if bias is None else bias.double()
-    size = least.abs() + (mean.double() * factor).abs()
-    return call.add(Scale(call.shape, (x.place,), factor, least - mean.double() * factor, size))
-
-
-@operation("add")
-def _sum(call: Call, x: Any, other: Any, *, alpha: float = 1) -> int:
-    factor = float(alpha)
-    if isinstance(x, Traced) and isinstance(other, Traced):
-        same = x.sample.shape == other.sample.shape
-        require(same, "a sum of two computed values with different shapes is not known here")
-        second = other.place if factor == 1 else call.scale(other, factor)
-        return call.add(Add(call.shape, (x.place, second)))
-    if isinstance(x, Traced):
-        return call.scale(x, 1.0, call.constant(other) * factor)
-    return call.scale(other, factor, call.constant(x))
-
-
-@operation("sub")
-def _difference(call: Call, x: Any, other: Any, *, alpha: float = 1) -> int:
-    return _sum(call, x, other, alpha=-alpha)
-
-
-@operation("mul")
-def _product(call: Call, x: Any, other: Any) -> int:
-    both = isinstance(x, Traced) and isinstance(other, Traced)
-    require(not both, "a product of two computed values is not known here")
-    value, number = (x, other) if isinstance(x, Traced) else (other, x)
-    return call.scale(value, call.constant(number))
-
-
-@operation("div")
-def _quotient(call: Call, x: Any, other: Any, **more: Any) -> int:
-    known = isinstance(x, Traced) and not isinstance(other, Traced) and not more
-    require(known, "a division by a computed value, or with rounding, is not known here")
-    return call.scale(x, 1 / call.constant(other))
-
-
-@operation("neg")
-def _negative(call: Call, x: Traced) -> int:
-    return call.scale(x, -1.0)
-
-
-@operation("dropout", "feature_dropout", "alpha_dropout")
-def _dropout(call: Call, x: Traced, share: float, training: bool) -> int:
-    if training and share > 0:
-        raise ValueError("dropout is active, so the model's answers are random; call model.eval() first")
-    return x.place
-
-
-@operation("clone", "contiguous", "detach", "alias", "lift_fresh_copy", "to", "to_copy")
-def _same(call: Call, x: Traced, *rest: Any, **more: Any) -> int:
-    return x.place if call.found.dtype == x.sample.dtype else call.scale(x, 1.0)  # a cast rounds
-
-
-@operation(*SOFTMAX)
-def _softmax(call: Call, x: Traced, dim: int, *rest: Any) -> int:
-    """Leave out a softmax over the classes: the largest logit stays the largest. It must come last."""
-    require(x.sample.ndim == 2 and dim % 2 == 1, "a softmax is known here only over the classes, at the end")
-    return x.place
-
-
-@operation("view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "unsafe_view")
-def _reshape(call: Call, x: Traced, *rest: Any, **more: Any) -> int:
-    before = call.layers[x.place].shape
-    return x.place if before == call.shape else call.add(Reshape(call.shape, (x.place,), before))
-
-
-@operation("avg_pool2d")
-def _average(call: Call, x: Traced, kernel: Any, stride: Any = (), padding: Any = 0, *how: Any) -> int:
-    edge = _around(padding)
-    ceil_mode, counts_edge, divisor = _settings(how, False, True, None)
-    known = not ceil_mode and not divisor and (counts_edge or not any(edge))
-    require(known, "an average pool with ceil_mode, a divisor of its own or uncounted padding is not known here")
-    return call.mean(x, _pair(kernel), _pair(stride or kernel), edge)
-
-
-@operation("adaptive_avg_pool2d")
-def _adaptive(call: Call, x: Traced, size: Any) -> int:
-    require_image(x)
-    (h, w, _), (rows, columns, _) = call.layers[x.place].shape, call.shape
-    known = h % rows == w % columns == 0
-    require(known, f"an adaptive pool from {h} x {w} to {rows} x {columns} has uneven windows")
-    return call.mean(x, (h // rows, w // columns), (h // rows, w // columns))
-
-
-@operation("mean")
-def _means(call: Call, x: Traced, dims: Any = None, keepdim: bool = False, **more: Any) -> int:
-    known = x.sample.ndim == 4 and sorted(d % 4 for d in dims or ()) == [2, 3]
-    require(known, f"a mean over the dimensions {dims} is not known here; over height and width it is")
-    return call.mean(x, call.layers[x.place].shape[:2], (1, 1))
-
-
-@operation("max_pool2d")
-def _largest(call: Call, x: Traced, kernel: Any, stride: Any = (), padding: Any = 0, *how: Any) -> int:
-    require_image(x)
-    dilation, ceil_mode = _settings(how, 1, False)
-    require(not ceil_mode, "a max pool with ceil_mode is not known here")
-    sizes = _pair(kernel), _pair(stride or kernel), _around(padding), _pair(dilation)
-    return call.add(MaxPool(call.shape, (x.place,), *sizes))
 
 
 class _Watch(TorchFunctionMode):
