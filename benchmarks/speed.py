@@ -29,7 +29,7 @@ import sigmazero as sz
 from sigmazero.core.inputs import make_problem
 from sigmazero.models.architectures import build
 from sigmazero.run import Hardware, Prepared
-from sigmazero.run.precision import Numbers, quiet, search_numbers
+from sigmazero.run.precision import Numbers, search_numbers, turn
 from sigmazero.run.search import Steps
 
 DEFAULT = ["smallcnn:32", "smallcnn:512", "prn18:32", "prn18:512", "wrn28-10:32", "resnet18-224:128"]
@@ -172,7 +172,7 @@ def measure(name: str, spec: str, precision: Any, device: torch.device) -> dict[
     attack, dtype = sz.get(name, steps=5000), torch.bfloat16 if precision == "bf16" else torch.float32
     times = max(5, min(100, int(2e4 // (len(x) * x.shape[-1]))))
     row: dict[str, Any] = {"attack": name, "model": spec, "precision": precision}
-    with quiet(model), torch.no_grad(), search_numbers(precision, Numbers.current(device)).flags():
+    with turn(model, device, search_numbers(precision, Numbers.current(device))), torch.no_grad():
         row["bound"] = operations(model, x) / rate(dtype, device)
         row["eager"] = clock(captured(bare(model, x), device), times, device)
         row["queries"] = queries(attack, model, x, y)
