@@ -12,12 +12,44 @@ import time
 from pathlib import Path
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from scripts.training import one_cycle
+from torch import Tensor, nn
 
 import sigmazero as sz
-from benchmarks.models import trained_reader
 from sigmazero import data, models
-from sigmazero.certifier.smoothing import Blank
+from sigmazero.certifier.smoothing import Blank, blanked
+from sigmazero.core import noise
+
+
+class SparseReader(nn.Sequential):
+    """Takes x and 1 − x, both 0 where an image is blank."""
+
+    def __init__(self) -> None:
+        layers: list[nn.Module] = []
+        for before, after in ((2, 32), (32, 64), (64, 64)):
+            layers += [nn.Conv2d(before, after, 3, stride=2, padding=1), nn.BatchNorm2d(after), nn.ReLU()]
+        super().__init__(*layers, nn.Flatten(), nn.Linear(64 * 16, 128), nn.ReLU(), nn.Linear(128, 10))
+
+
+def trained_reader(keep: int, epochs: int, seed: int) -> nn.Module:
+    """Train a reader; every image shows `keep` other pixels each time."""
+    rows = data.load("mnist-5k")
+    chosen = torch.arange(len(rows)) % 500 < 400
+    images, labels = rows.images[chosen], rows.labels[chosen]
+    torch.manual_seed(seed)
+    model = SparseReader()
+
+    def loss_of(batch: Tensor, number: int) -> Tensor:
+        epoch = number // -(-len(labels) // 100)
+        scores = noise.bits(seed, batch, epoch, (784,), stream=1)
+        kept = torch.zeros(scores.shape, dtype=torch.bool).scatter_(1, scores.topk(keep, 1).indices, True)
+        shown = blanked(images[batch], kept.view(-1, 1, 28, 28), "doubled")
+        return F.cross_entropy(model(shown), labels[batch])
+
+    order = torch.Generator().manual_seed(seed)
+    one_cycle(model, len(labels), loss_of, order, epochs=epochs, batch=100, rate=3e-3, decay=1e-3)
+    return model
 
 
 def held_out(images: int) -> tuple[Tensor, Tensor]:

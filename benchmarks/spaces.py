@@ -11,13 +11,11 @@ are left out. Greedy selection and the judge of changed rows share nothing with 
 """
 
 import argparse
-import csv
 import gzip
 import io
 import math
-import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -26,6 +24,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from experiments.evidence import filled
 from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
@@ -37,6 +36,7 @@ from torch.nn import functional as F
 
 import sigmazero as sz
 from sigmazero.data import Table
+from sigmazero.report.formats import markdown
 
 TRAINED, ROWS, POOL = 2500, 40, 512
 TRIED, SHARE, LARGEST = 3, 15, 3  # a hardened training tries so many changes of one in 15 columns, at most of 3
@@ -81,6 +81,7 @@ COLUMNS = (
     *("table", "model", "attack", "queries", "seed", "rows", "found", "changes", "cost", "distance", "asked"),
     *("illegal", "false", "most", "costs"),
 )
+CELL = ("table", "model", "attack", "queries", "seed")
 Ask = Callable[[Tensor], Tensor]
 
 
@@ -501,14 +502,11 @@ def best_three(kind: str) -> tuple[str, ...]:
 
 def measure(name: str, kind: str, args: argparse.Namespace) -> None:
     """Measure all cells of a table and a kind of model that are not in the file yet."""
-    gaps = kind == "missing"
-    done = {tuple(line[key] for key in ("table", "model", "attack", "queries", "seed")) for line in lines_of(args.out)}
-    wanted = [one for one in cells(kind, args.seeds) if args.queries is None or one[1] in args.queries]
-    wanted = [one for one in wanted if args.attacks is None or one[0] in args.attacks]
-    wanted = [one for one in wanted if (name, kind, one[0], str(one[1]), str(one[2])) not in done]
+    done = {tuple(line[key] for key in CELL) for line in lines_of(args.out).to_dict("records")}
+    wanted = [one for one in cells(kind, args.seeds) if (name, kind, *one) not in done]
     if not wanted:
         return
-    work = task(name, args.data, gaps)
+    work = task(name, args.data, gaps=kind == "missing")
     model = model_of(kind, work)
     with torch.no_grad():
         right = model(work.test[:1500]).argmax(1) == work.test_labels[:1500]
@@ -519,7 +517,7 @@ def measure(name: str, kind: str, args: argparse.Namespace) -> None:
     exact = kind == "linear"
     bound, value = ("optimum", partial(optimum, model, work)) if exact else ("at least", partial(least, model))
     possible = name != "phishing" if exact else name == "drebin" and kind not in SLOW
-    if possible and (name, kind, bound, "0", "0") not in done:
+    if possible and (name, kind, bound, 0, 0) not in done:
         values = [float(value(row, int(label))) for row, label in zip(x, y, strict=True)]
         mean, costs = np.minimum(values, work.most).mean(), " ".join(f"{cost:g}" for cost in values)
         line = {"attack": bound, "queries": 0, "seed": 0, "rows": len(x), "found": int(np.isfinite(values).sum())}
@@ -528,30 +526,25 @@ def measure(name: str, kind: str, args: argparse.Namespace) -> None:
         write({"table": name, "model": kind, **cell(attack, model, work, x, y, queries, seed)}, args.out)
 
 
-def lines_of(path: Path) -> list[dict[str, str]]:
-    """Read the file as far as it is."""
-    if not path.is_file():
-        return []
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
+def lines_of(path: Path) -> pd.DataFrame:
+    """Read the file as far as it is, with the costs of each row as an array; infinite where it was not fooled."""
+    found = pd.read_csv(path) if path.is_file() else pd.DataFrame(columns=COLUMNS)
+    found["costs"] = [np.array(str(costs).split(), float) for costs in found["costs"]]
+    return found
 
 
 def write(line: dict[str, Any], path: Path) -> None:
     """Append a line."""
-    new = not path.is_file()
-    with path.open("a", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        if new:
-            writer.writeheader()
-        writer.writerow(line)
+    pd.DataFrame([line], columns=COLUMNS).to_csv(path, mode="a", header=not path.is_file(), index=False)
 
 
 # The page
 
 
-def costs_of(line: dict[str, str]) -> Any:
-    """Return the cost of every row; one that was not fooled counts as all columns."""
-    return np.minimum([float(value) for value in line["costs"].split()], float(line["most"] or math.inf))
+def costs_of(lines: pd.DataFrame, rows: int | None = None) -> Any:
+    """Return the mean costs of the first rows; one that was not fooled counts as all columns."""
+    every = [np.minimum(costs[:rows], most) for costs, most in zip(lines.costs, lines.most.fillna(np.inf), strict=True)]
+    return np.mean(every, axis=0)
 
 
 def interval(ours: Any, theirs: Any) -> tuple[float, float, float]:
@@ -563,106 +556,85 @@ def interval(ours: Any, theirs: Any) -> tuple[float, float, float]:
     return float(ours.mean() / theirs.mean() - 1), float(low), float(high)
 
 
-def mean_costs(lines: list[dict[str, str]], **wanted: str) -> Any:
-    """Return the costs of the rows, averaged over seeds; None where nothing was measured."""
-    found = [costs_of(line) for line in lines if all(line[key] == value for key, value in wanted.items())]
-    return np.mean(found, axis=0) if found else None
+def table_of(heading: str, names: Sequence[str], text: Callable[[str, str], str]) -> str:
+    """Return a table with a row for each name that has any text, and a column for each kind of model."""
+    rows = [{heading: name, **{kind: text(name, kind) for kind in KINDS}} for name in names]
+    return markdown([row for row in rows if any(row[kind] for kind in KINDS)])
 
 
-def table_of(heading: list[str], rows: list[list[str]]) -> str:
-    """Return a table in Markdown."""
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (heading, ["---"] * len(heading), *rows))
-
-
-def costs_table(lines: list[dict[str, str]], name: str) -> str:
+def costs_table(lines: pd.DataFrame, table: str) -> str:
     """Return mean costs of a table by attack and kind of model, and how many rows were not found.
 
     A column is about the same rows: those that each of its attacks was asked about.
     """
-    mine = [line for line in lines if line["table"] == name and line["queries"] in ("0", "500")]
-    rows = []
-    for attack in ("optimum", "at least", *(attack for attack in EVERY if attack in SHOWN)):
-        cells = [attack]
-        for kind in KINDS:
-            column = [line for line in mine if line["model"] == kind]
-            some = [line for line in column if line["attack"] == attack]
-            costs = [line["costs"].split()[: min(int(line["rows"]) for line in column)] for line in some]
-            missed = sum(each.count("inf") for each in costs) / max(1, len(some))
-            mean = np.mean([costs_of(line)[: len(each)] for line, each in zip(some, costs, strict=True)] or [math.nan])
-            cells.append(f"{mean:.2f}" + (f" ({missed:.0f})" if missed else "") if some else "")
-        rows += [cells] if any(cells[1:]) else []
-    return table_of([name, *KINDS], rows)
+    mine = lines[(lines.table == table) & lines.queries.isin([0, 500])]
+
+    def text(attack: str, kind: str) -> str:
+        column = mine[mine.model == kind]
+        some, rows = column[column.attack == attack], column.rows.min()
+        if some.empty:
+            return ""
+        missed = np.mean([np.isinf(costs[:rows]).sum() for costs in some.costs])
+        return f"{costs_of(some, rows).mean():.2f}" + (f" ({missed:.0f})" if missed else "")
+
+    return table_of(table, ("optimum", "at least", *(attack for attack in EVERY if attack in SHOWN)), text)
 
 
-def against(lines: list[dict[str, str]]) -> str:
+def against(lines: pd.DataFrame) -> str:
     """Return how much more query-swap costs than the simple search that comes nearest, and the upper end."""
-    rows = []
-    for name in DECLARED:
-        cells = [name]
-        for kind in KINDS:
-            some = {"table": name, "model": kind, "queries": "500"}
-            ours, found = mean_costs(lines, **some, attack="query-swap"), list[tuple[float, float, float]]()
-            for other in BEST[1:]:
-                theirs = mean_costs(lines, **some, attack=other)
-                if ours is not None and theirs is not None:
-                    n = min(len(ours), len(theirs))
-                    found.append(interval(ours[:n], theirs[:n]))
-            mean, _, high = max(found, key=lambda ends: ends[2]) if found else (0.0, 0.0, 0.0)
-            cells.append(f"{100 * mean:+.1f} ({100 * high:+.1f})" if found else "")
-        rows.append(cells)
-    return table_of(["", *KINDS], rows)
+
+    def text(table: str, kind: str) -> str:
+        mine = lines[(lines.table == table) & (lines.model == kind) & (lines.queries == 500)]
+        each = {attack: costs_of(some) for attack, some in mine.groupby("attack") if attack in BEST}
+        ours = each.pop("query-swap", None)
+        if ours is None or not each:
+            return ""
+        sizes = {other: min(len(ours), len(theirs)) for other, theirs in each.items()}
+        found = [interval(ours[: sizes[o]], each[o][: sizes[o]]) for o in BEST if o in each]
+        mean, _, high = max(found, key=lambda ends: ends[2])
+        return f"{100 * mean:+.1f} ({100 * high:+.1f})"
+
+    return table_of("", tuple(DECLARED), text)
 
 
-def kinds_table(lines: list[dict[str, str]]) -> str:
+def kinds_table(lines: pd.DataFrame) -> str:
     """Return changes, cost, distance and the share found by attack and kind of model, averaged over all four tables."""
-    rows = []
-    for attack in EVERY:
-        cells = [attack]
-        for kind in KINDS:
-            some = [line for line in lines if (line["attack"], line["model"], line["queries"]) == (attack, kind, "500")]
-            figures = []
-            for key, digits in (("changes", 1), ("cost", 1), ("distance", 2)):
-                each = [[float(line[key]) for line in some if line["table"] == name and line[key]] for name in DECLARED]
-                means = [np.mean(values) for values in each if values]
-                figures.append(f"{np.mean(means):.{digits}f}" if means else "–")
-            share = sum(int(line["found"]) for line in some) / max(1, sum(int(line["rows"]) for line in some))
-            less = f" ({100 * share:.0f})" if share < 1 and some else ""
-            whole = {line["table"] for line in some} == set(DECLARED)
-            cells.append("/".join(figures) + less if whole else "")
-        rows += [cells] if any(cells[1:]) else []
-    return table_of(["", *KINDS], rows)
+
+    def text(attack: str, kind: str) -> str:
+        some = lines[(lines.attack == attack) & (lines.model == kind) & (lines.queries == 500)]
+        if set(some.table) != set(DECLARED):
+            return ""
+        means = some.groupby("table", sort=False)[["changes", "cost", "distance"]].mean().mean()
+        share = 100 * some.found.sum() / some.rows.sum()
+        less = f" ({share:.0f})" if share < 100 else ""
+        return f"{means.changes:.1f}/{means.cost:.1f}/{means.distance:.2f}{less}"
+
+    return table_of("", EVERY, text)
 
 
-def other_queries(lines: list[dict[str, str]], queries: str) -> str:
+def other_queries(lines: pd.DataFrame, queries: int) -> str:
     """Return the mean costs of the three best attacks with fewer or more queries."""
-    rows = []
-    for name in DECLARED:
-        cells = [name]
-        for kind in KINDS:
-            some = {"table": name, "model": kind, "queries": queries}
-            means = [mean_costs(lines, **some, attack=attack) for attack in best_three(kind)]
-            known = any(mean is not None for mean in means)
-            cells.append("/".join("–" if mean is None else f"{mean.mean():.2f}" for mean in means) if known else "")
-        rows += [cells] if any(cells[1:]) else []
-    return table_of(["", *KINDS], rows) if rows else ""
+
+    def text(table: str, kind: str) -> str:
+        mine = lines[(lines.table == table) & (lines.model == kind) & (lines.queries == queries)]
+        some = [mine[mine.attack == attack] for attack in best_three(kind)]
+        return "/".join("–" if each.empty else f"{costs_of(each).mean():.2f}" for each in some) if len(mine) else ""
+
+    return table_of("", tuple(DECLARED), text)
 
 
-def page(lines: list[dict[str, str]], path: Path) -> None:
+def page(lines: pd.DataFrame, path: Path) -> None:
     """Write the tables of a page anew, each between two marks."""
-    found = sum(int(line["found"]) for line in lines if line["illegal"])
-    illegal, false = (sum(int(line[key] or 0) for line in lines) for key in ("illegal", "false"))
-    parts = {
-        "judged": f"Of {found:,} examples {illegal} are illegal and {false} false.",
-        "against": against(lines),
-        "kinds": kinds_table(lines),
+    judged = lines[lines.illegal.notna()]
+    counts = f"{judged.illegal.sum():.0f} are illegal and {judged.false.sum():.0f} false"
+    parts: dict[str, Callable[[], str]] = {
+        "judged": lambda: f"Of {judged.found.sum():,} examples {counts}.",
+        "against": lambda: against(lines),
+        "kinds": lambda: kinds_table(lines),
+        **{name: partial(costs_table, lines, name) for name in DECLARED},
+        **{str(queries): partial(other_queries, lines, queries) for queries in (100, 2000)},
     }
-    parts |= {name: costs_table(lines, name) for name in DECLARED}
-    parts |= {queries: other_queries(lines, queries) for queries in ("100", "2000")}
-    text = path.read_text(encoding="utf-8")
-    for key, part in parts.items():
-        pattern = rf"(<!-- {key} -->\n).*?(<!-- end -->)"
-        text = re.sub(pattern, lambda marks, part=part: f"{marks[1]}{part}\n{marks[2]}", text, flags=re.DOTALL)  # type: ignore[misc]
-    path.write_text(text, encoding="utf-8")
+    path.write_text(filled(path.read_text(encoding="utf-8"), parts), encoding="utf-8")
 
 
 def main() -> None:
@@ -673,8 +645,6 @@ def main() -> None:
     parser.add_argument("--page", type=Path)
     parser.add_argument("--tables", nargs="*", default=list(DECLARED))
     parser.add_argument("--models", nargs="*", default=list(KINDS))
-    parser.add_argument("--attacks", nargs="*")
-    parser.add_argument("--queries", nargs="*", type=int)
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--seeds", type=int, default=3)
     args = parser.parse_args()

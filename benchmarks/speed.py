@@ -29,11 +29,10 @@ import sigmazero as sz
 from sigmazero.core.inputs import make_problem
 from sigmazero.models.architectures import build
 from sigmazero.run import Hardware, Prepared
-from sigmazero.run.precision import Numbers, quiet, search_numbers
+from sigmazero.run.precision import Numbers, search_numbers, turn
 from sigmazero.run.search import Steps
 
 DEFAULT = ["smallcnn:32", "smallcnn:512", "prn18:32", "prn18:512", "wrn28-10:32", "resnet18-224:128"]
-COLUMNS = ("bound", "eager", "prepared", "fold", "compiled", "adv-lib", "authors", "over eager", "over prepared")
 MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "smallcnn": (lambda: build("smallcnn"), (1, 28, 28)),
     "resnet20": (lambda: build("resnet20"), (3, 32, 32)),
@@ -173,7 +172,7 @@ def measure(name: str, spec: str, precision: Any, device: torch.device) -> dict[
     attack, dtype = sz.get(name, steps=5000), torch.bfloat16 if precision == "bf16" else torch.float32
     times = max(5, min(100, int(2e4 // (len(x) * x.shape[-1]))))
     row: dict[str, Any] = {"attack": name, "model": spec, "precision": precision}
-    with quiet(model), torch.no_grad(), search_numbers(precision, Numbers.current(device)).flags():
+    with turn(model, device, search_numbers(precision, Numbers.current(device))), torch.no_grad():
         row["bound"] = operations(model, x) / rate(dtype, device)
         row["eager"] = clock(captured(bare(model, x), device), times, device)
         row["queries"] = queries(attack, model, x, y)
@@ -214,6 +213,7 @@ def calls(name: str, spec: str, steps: int, device: torch.device) -> dict[str, A
 
 
 def seconds(work: Callable[[], object], device: torch.device) -> float:
+    """Measure a call."""
     wait(device)
     began = time.perf_counter()
     work()
@@ -221,10 +221,9 @@ def seconds(work: Callable[[], object], device: torch.device) -> float:
     return time.perf_counter() - began
 
 
-def say(row: dict[str, Any], columns: tuple[str, ...], out: Path | None) -> None:
-    """Print a line of the table, and append the figures to a file."""
-    cells = "".join(f"{row[c]:>15.3f}" if row.get(c) is not None else f"{'–':>15}" for c in columns)
-    print(f"{row['attack']:<20}{row['model']:<18}{row.get('precision', ''):>6}{cells}", flush=True)
+def say(row: dict[str, Any], out: Path | None) -> None:
+    """Print a row, and append it to a file."""
+    print("  ".join(f"{name} {value:.3f}" if isinstance(value, float) else f"{value}" for name, value in row.items()))
     if out:
         with out.open("a") as file:
             file.write(json.dumps(row | {"torch": torch.__version__}) + "\n")
@@ -245,19 +244,12 @@ def main() -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     whole = [name for name, attack in sz.ATTACKS.items() if len(attack.phases()) == 1]
     names = whole if args.attacks == ["all"] else args.attacks
-    if args.precision:
-        print(f"{'attack':<20}{'model':<18}{'':>6}" + "".join(f"{c:>15}" for c in COLUMNS))
-    for precision in args.precision:
-        for spec in args.models:
-            for name in names:
-                say(measure(name, spec, precision, device), COLUMNS, args.out)
-    if args.calls:
-        kinds = ("default", "compile", "bf16") if device.type == "cuda" else ("none", "default", "bf16")
-        columns = (*(f"{how}, {when}" for how in kinds for when in ("first", "later")), "adv-lib", "authors")
-        print(f"\n{'attack':<20}{'model':<18}{'':>6}" + "".join(f"{c:>15}" for c in columns))
-        for spec in args.models:
-            for name in names:
-                say(calls(name, spec, args.calls, device), columns, args.out)
+    for spec in args.models:
+        for name in names:
+            for precision in args.precision:
+                say(measure(name, spec, precision, device), args.out)
+            if args.calls:
+                say(calls(name, spec, args.calls, device), args.out)
 
 
 if __name__ == "__main__":

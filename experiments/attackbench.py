@@ -10,7 +10,6 @@ pool that it downloads; here the pool is the attacks of this run. It needs attac
 from __future__ import annotations
 
 import argparse
-import csv
 import importlib
 from pathlib import Path
 from typing import Any
@@ -20,12 +19,8 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import sigmazero as sz
+from experiments import evidence
 from sigmazero.adapters import attackbench as bridge
-
-COLUMNS = (
-    *("network", "rows", "limit", "attack", "asr", "median_l0", "mean_l0", "optimality"),
-    *("returned_asr", "returned_median_l0", "forwards", "backwards", "most_queries", "seconds", "library", "torch"),
-)
 
 
 def rows(samples: int, most: int) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -34,7 +29,7 @@ def rows(samples: int, most: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     return np.asarray(drawn[drawn < most][:samples])
 
 
-def measure(network: str, dataset: str, samples: int, most: int = 10_000) -> list[dict[str, Any]]:
+def measure(network: str, dataset: str, samples: int, most: int = 10_000) -> list[dict[str, str]]:
     """Return a line per attack."""
     attackbench: Any = importlib.import_module("attackbench")
     theirs: Any = importlib.import_module("attackbench.attacks.original.sigma_zero")
@@ -59,16 +54,22 @@ def measure(network: str, dataset: str, samples: int, most: int = 10_000) -> lis
         queries = np.add(one["num_forwards"], one["num_backwards"])
         lines.append(
             {
-                **{"network": network, "rows": len(data), "limit": attackbench.DEFAULT_QUERY_BUDGET},
-                **{"attack": name, "asr": f"{np.isfinite(best).mean():.4f}", "median_l0": f"{np.median(best):g}"},
-                **{"mean_l0": f"{best.mean():.2f}", "optimality": f"{score['optimality']:.4f}"},
-                **{"returned_asr": f"{np.mean(one['adv_success']):.4f}", "returned_median_l0": f"{np.median(own):g}"},
-                **{
-                    "forwards": f"{np.mean(one['num_forwards']):.1f}",
-                    "backwards": f"{np.mean(one['num_backwards']):.1f}",
-                },
-                **{"most_queries": int(queries.max()), "seconds": f"{sum(one['times']) / len(data):.3f}"},
-                **{"library": attackbench.__version__, "torch": torch.__version__},
+                "network": network,
+                "rows": str(len(data)),
+                "limit": str(attackbench.DEFAULT_QUERY_BUDGET),
+                "attack": name,
+                "asr": f"{np.isfinite(best).mean():.4f}",
+                "median_l0": f"{np.median(best):g}",
+                "mean_l0": f"{best.mean():.2f}",
+                "optimality": f"{score['optimality']:.4f}",
+                "returned_asr": f"{np.mean(one['adv_success']):.4f}",
+                "returned_median_l0": f"{np.median(own):g}",
+                "forwards": f"{np.mean(one['num_forwards']):.1f}",
+                "backwards": f"{np.mean(one['num_backwards']):.1f}",
+                "most_queries": str(queries.max()),
+                "seconds": f"{sum(one['times']) / len(data):.3f}",
+                "library": attackbench.__version__,
+                "torch": torch.__version__,
             }
         )
     return lines
@@ -83,15 +84,7 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=10_000, help="rows of the data set that are there")
     parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()
-    made = measure(asked.network, asked.dataset, asked.samples, asked.most)
-    before: list[dict[str, Any]] = []
-    if asked.out.exists():
-        with asked.out.open(encoding="utf-8", newline="") as file:
-            before = [row for row in csv.DictReader(file) if row["network"] != asked.network]
-    with asked.out.open("w", encoding="utf-8", newline="") as file:
-        out = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        out.writeheader()
-        out.writerows([*before, *made])
+    evidence.add(asked.out, measure(asked.network, asked.dataset, asked.samples, asked.most), ["network"])
 
 
 if __name__ == "__main__":

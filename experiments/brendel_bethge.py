@@ -11,24 +11,19 @@ noise, for each class of the test set. It needs foolbox and numba.
 from __future__ import annotations
 
 import argparse
-import csv
 import warnings
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 import sigmazero as sz
+from experiments import evidence
 from sigmazero.core.metrics import asr, median
 
 BATCH, DIRECTIONS = 32, 1000
 DRAWS, BLOCK = 30_000, 250
-COLUMNS = (
-    *("model", "attack", "steps", "rows", "asr_24", "asr_50", "asr_inf", "median_l0", "lost", "expected_lost"),
-    *("foolbox", "torch"),
-)
 
 
 def attacked(model: nn.Module, x: Tensor, y: Tensor, attack: str, steps: int) -> tuple[list[float], int]:
@@ -87,22 +82,20 @@ def main() -> None:
     changes, lost = attacked(model, rows.images, rows.labels, asked.attack, asked.steps)
     every = sz.data.load("mnist")
     chance = expected_lost(model, every.images, every.labels) if asked.attack == "bb" else 0.0
-    line: dict[str, Any] = {
-        **{"model": asked.model, "attack": asked.attack, "steps": asked.steps, "rows": len(changes)},
+    line = {
+        "model": asked.model,
+        "attack": asked.attack,
+        "steps": str(asked.steps),
+        "rows": str(len(changes)),
         **{f"asr_{k}": f"{asr(changes, k):.4f}" for k in (24, 50)},
-        **{"asr_inf": f"{asr(changes):.4f}", "median_l0": f"{median(changes):g}"},
-        **{"lost": lost, "expected_lost": f"{chance:.4f}"},
-        **{"foolbox": foolbox.__version__, "torch": torch.__version__},
+        "asr_inf": f"{asr(changes):.4f}",
+        "median_l0": f"{median(changes):g}",
+        "lost": str(lost),
+        "expected_lost": f"{chance:.4f}",
+        "foolbox": foolbox.__version__,
+        "torch": torch.__version__,
     }
-    before: list[dict[str, Any]] = []
-    if asked.out.exists():
-        with asked.out.open(encoding="utf-8", newline="") as file:
-            same = ("model", "attack", "steps")
-            before = [row for row in csv.DictReader(file) if [row[c] for c in same] != [str(line[c]) for c in same]]
-    with asked.out.open("w", encoding="utf-8", newline="") as file:
-        out = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        out.writeheader()
-        out.writerows(sorted([*before, line], key=lambda row: (row["model"], row["attack"], int(row["steps"]))))
+    evidence.add(asked.out, [line], ["model", "attack", "steps"])
 
 
 if __name__ == "__main__":

@@ -4,8 +4,9 @@
     python -m experiments.evidence stronger runs/stronger.db --out docs/evidence/stronger.csv
     python -m experiments.evidence page
 
-A CSV file has a line per finished cell, with the key of the cell, so whoever runs the same plan can compare. Pages are
-made from the files alone, and a test says when one is old. The figures of the paper are those of `sigmazero.report`.
+A CSV file has a line per finished cell, with the key of the cell, so whoever runs the same plan can compare. In a page
+the parts between `<!-- name -->` and `<!-- end -->` are made from the files alone, and a test says when one is old. The
+figures of the paper are those of `sigmazero.report`.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import csv
 import io
 import json
 import math
+import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -79,23 +81,6 @@ CAUSES = {
     "bb-dataset": "as for bb. The published runs looked for starting points in the current batch, which changes little",
     "spgd-projected": "the released code counts the idle steps of a whole batch, so a restart depends on the batch",
     "spgd-unprojected": "the released code counts the idle steps of a whole batch, so a restart depends on the batch",
-}
-COMPONENTS_TEXT = (
-    "The paper has C3 and C4 (printed as C10 and C5). The order is the paper's, but on M2 a fixed threshold does as "
-    "well as the adaptive one. Without projection about 20 % of MNIST's features change, not nearly all: most of a "
-    "digit is background at the lower bound, and a gradient that points outwards leaves it there."
-)
-FIGURES = {  # what ours show, beside the paper's words
-    "1": "as described: the path crosses the boundary and comes back along one axis; the digit's images have 542, 45 "
-    "and 25 changes",
-    "2 and 6 (M2)": "σ-zero leads from 4 changes on; then bb and bb-dataset, much nearer than printed (above), "
-    "fmn, pdpgd, ead, vfga, sparsefool",
-    "3": "M1, 64 rows: up to σ = 0.1 neither matters (medians from 16 to 17.5), as in the paper; σ = 1 is worse, and "
-    "fails with a small τ0",
-    "4": "all t up to 0.1 are alike, as in the paper; t = 1 costs 2 changes in the median on M1",
-    "5": "M1: σ-zero leads from k = 20 on, level with sparse-rs below. M2: sparse-rs leads up to k = 30, by 22 points "
-    "at k = 5. The paper has σ-zero ahead at every k on C3",
-    "8 (M2)": "as described: fmn and vfga change the same regions, ead many values by little",
 }
 
 
@@ -175,6 +160,14 @@ def read(path: Path) -> list[Row]:
         return list(csv.DictReader(file))
 
 
+def add(path: Path, rows: Sequence[Row], key: Sequence[str]) -> None:
+    """Add lines to a CSV file instead of those with the same key."""
+    answered = [[row[name] for name in key] for row in rows]
+    before = [row for row in read(path) if [row[name] for name in key] not in answered]
+    with path.open("w", encoding="utf-8", newline="") as file:
+        write([*before, *rows], file, list(rows[0]))
+
+
 def finished(path: Path) -> list[Row]:
     """Return the lines of a store, or of a CSV file made from stores elsewhere."""
     if path.suffix != ".csv":
@@ -240,14 +233,12 @@ class Compared:
         if not names or self.line is None:
             return ""
         n = int(self.line["samples"])
-        shares = {name: (ours, theirs) for name, ours, theirs in self.figures() if name != "median"}
-        chance = all(
-            name in shares
-            and wilson(round(shares[name][0] * n / 100), n)[0] <= shares[name][1] / 100
-            and shares[name][1] / 100 <= wilson(round(shares[name][0] * n / 100), n)[1]
-            for name in names
-        )
-        return f"within the 95 % interval of {n:,} rows" if chance else CAUSES.get(self.printed["attack"], "")
+        far = [(ours, theirs) for name, ours, theirs in self.figures() if name in names and name != "median"]
+        ends = [wilson(round(ours * n / 100), n) for ours, _ in far]
+        chance = [low <= theirs / 100 <= high for (_, theirs), (low, high) in zip(far, ends, strict=True)]
+        if "median" not in names and all(chance):
+            return f"within the 95 % interval of {n:,} rows"
+        return CAUSES.get(self.printed["attack"], "")
 
 
 def printed(name: str) -> list[Row]:
@@ -275,7 +266,7 @@ def _asked(line: Row) -> tuple[str, ...]:
     return line["model"], line["attack"].removesuffix("-paper"), line["steps"], line["budget"]
 
 
-# The page -------------------------------------------------------------------------------------------------------------
+# The paper's tables ---------------------------------------------------------------------------------------------------
 
 
 def everything() -> list[Row]:
@@ -283,25 +274,28 @@ def everything() -> list[Row]:
     return [row for name in FILES for row in read(FOLDER / name)]
 
 
-def page() -> str:
-    """Return docs/evidence/paper.md."""
-    found = everything()
-    every = compared(found)
-    here = [each for each in every if each.line is not None]
-    parts = [
-        "# The paper's tables, ours beside them\n",
+def answered() -> list[Compared]:
+    """Return the printed rows that have a line."""
+    return [each for each in compared(everything()) if each.line is not None]
+
+
+def coverage() -> str:
+    """Return how much of the paper is compared, and where it was measured."""
+    here, every = answered(), compared([])
+    return (
         f"{len(here)} of {len(every)} printed rows (table × model × attack × budget) are compared; "
-        f"{len(every) - len(here)} wait for weights ([which](networks.md#what-waits)). Every table is one command. "
-        f"Figures are ours/the paper's, then ours less the paper's, {_measured(here)}. Queries (q, in thousands) and "
-        "seconds (s) are per sample; ours count the clean check and the verification. Several plans shared the device, "
-        "which costs seconds. [mnist.csv](mnist.csv) has the key of every cell.\n",
-    ]
+        f"{len(every) - len(here)} wait for weights ([which](networks.md#what-waits)). Measured {_measured(here)}."
+    )
+
+
+def tables() -> str:
+    """Return the paper's tables of which any row is compared."""
+    here, parts = answered(), []
     for number in sorted({each.table for each in here}, key=int):
         some = [each for each in here if each.table == number]
         plan = next(plan for table, plan in TABLES.values() if table == number)
-        parts += [f"## Table {number}\n", _command(some, plan), _table(some)]
-    parts += [*_differences(here), *_brendel_bethge(here), *_components(found), *_algorithm(found), *_figures()]
-    return "\n".join(parts)
+        parts += [f"## Table {number}", _command(some, plan), _table(some)]
+    return "\n\n".join(parts)
 
 
 def _measured(some: Iterable[Compared]) -> str:
@@ -316,7 +310,7 @@ def _command(some: Sequence[Compared], plan: str) -> str:
     models = " ".join(f"--model {name}" for name in sorted({each.printed["model"] for each in some}))
     counts = {int(each.line["samples"]) for each in some if each.line}
     limit = "" if min(counts) == 10_000 else f" --limit {min(counts)}"
-    return f"`sigmazero run experiments/{plan}.toml {models} --precision tf32{limit}`\n"
+    return f"`sigmazero run experiments/{plan}.toml {models} --precision tf32{limit}`"
 
 
 def _table(some: Sequence[Compared]) -> str:
@@ -325,7 +319,7 @@ def _table(some: Sequence[Compared]) -> str:
     for each in some:
         rows.setdefault((each.printed["model"], each.printed["attack"]), []).append(each)
     several = len({each.line["samples"] for each in some if each.line}) > 1
-    return markdown([_shown(row, several) for row in rows.values()]) + "\n"
+    return markdown([_shown(row, several) for row in rows.values()])
 
 
 def _shown(row: Sequence[Compared], several: bool) -> Row:
@@ -362,25 +356,23 @@ def _less(ours: float, theirs: float, digits: int) -> str:
     return "∞" if math.isinf(ours - theirs) else f"{ours - theirs:+.{digits}f}".replace("-", "−")
 
 
-def _differences(here: Sequence[Compared]) -> list[str]:
+def differences() -> str:
+    """Return which rows differ from the paper's, and why."""
+    here = answered()
     far = [each for each in here if each.far()]
     causes: dict[str, list[str]] = {}
     for each in far:
         k = f" within {each.printed['budget']}" if "budget" in each.printed else ""
         where = f"{each.printed['attack']}{k}, {each.printed['model']}, Table {each.table} ({', '.join(each.far())})"
         causes.setdefault(each.cause() or "**not known**", []).append(where)
-    return [
-        "## Differences and their causes\n",
-        f"{len(here) - len(far)} of {len(here)} rows are within {POINTS:g} points and {FEATURES:g} features of what is "
-        "printed. The others:\n",
-        *(f"- {'; '.join(where)}: {cause}." for cause, where in causes.items()),
-        "",
-    ]
+    close = f"{len(here) - len(far)} of {len(here)} rows are within {POINTS:g} points and {FEATURES:g} features"
+    lines = [f"- {'; '.join(where)}: {cause}." for cause, where in causes.items()]
+    return "\n".join([f"{close} of what is printed. The others:\n", *lines])
 
 
-def _brendel_bethge(here: Sequence[Compared]) -> list[str]:
+def brendel_bethge() -> str:
     """Return what foolbox's attack reaches as the published runs called it, beside ours and what is printed."""
-    rows: list[Row] = []
+    here, rows = answered(), []
     for theirs in read(FOLDER / "brendel-bethge.csv"):
         key = tuple(theirs[name] for name in ("model", "attack", "steps"))
         each = next(e for e in here if tuple(e.printed[name] for name in ("model", "attack", "steps")) == key)
@@ -391,22 +383,9 @@ def _brendel_bethge(here: Sequence[Compared]) -> list[str]:
         row["n, lost"] = f"{theirs['rows']}, {theirs['lost']}"
         row["ours"] = _four(each.line)
         kept = 1 - float(theirs["expected_lost"])
-        row["ours, batches lost"] = (
-            "/".join(f"{100 * kept * float(each.line[f'asr_{k}']):.1f}" for k in (24, 50, "inf")) if kept < 1 else "–"
-        )
-        rows.append(row)
-    if not rows:
-        return []
-    return [
-        "## Brendel & Bethge as published\n",
-        "`python -m experiments.brendel_bethge M2 bb --steps 100 --out docs/evidence/brendel-bethge.csv`\n\n"
-        "foolbox 3.3.4 attacks batches of 32 samples. If one sample finds no starting point, the attack ends for its "
-        "batch, and all 32 samples count as not fooled. Figures are ASR24/ASR50/ASR∞/median. *n, lost* is the number "
-        "of our rows, and how many of them were in lost batches. The last column is ours if as many batches are lost "
-        "as expected. M2 takes nearly all noise for an 8, so an 8 may find no start in 1,000 draws. Table 1 prints "
-        "100 % for M2, so no batch was lost there.\n",
-        markdown(rows) + "\n",
-    ]
+        shares = (f"{100 * kept * float(each.line[f'asr_{k}']):.1f}" for k in (24, 50, "inf"))
+        rows.append(row | {"ours, batches lost": "/".join(shares) if kept < 1 else "–"})
+    return markdown(rows)
 
 
 def _four(row: Row) -> str:
@@ -414,16 +393,15 @@ def _four(row: Row) -> str:
     return f"{shares}/{_text(float(row['median_l0']), 0)}"
 
 
-def _components(found: Sequence[Row]) -> list[str]:
+def components() -> str:
     """Return the ablation on networks that everybody can have, beside the paper's, which is of C3 and C4."""
+    found = everything()
     ablated = {(row["model"], row["dataset"]) for row in found if row["parameters"] and _switches(row) is not None}
     most: dict[tuple[str, ...], Row] = {}  # the line of the most samples for each network and its components
     for row in sorted(found, key=lambda row: -int(row["samples"])):
         if (row["model"], row["dataset"]) in ablated and row["steps"] == "1000" and (own := _switches(row)):
             most.setdefault((row["model"], *own), row)
     some = sorted(most.values(), key=lambda row: (row["dataset"] != "mnist-500", row["model"]))
-    if not some:
-        return []
     made: dict[tuple[str, ...], Row] = {}
     for row in some:
         line = made.setdefault(tuple(_switches(row) or ()), {})
@@ -440,12 +418,7 @@ def _components(found: Sequence[Row]) -> list[str]:
         words = dict(zip(COMPONENTS.values(), ("yes" if value == "true" else "no" for value in on), strict=True))
         rows.append({name.replace("_", " "): words[name] for name in switched} | line)
     counts = ", ".join(sorted({f"{row['samples']} rows ({row['dataset'].split('-')[0]})" for row in some}))
-    return [
-        "## Table 2, on networks that everybody can have\n",
-        "`sigmazero run experiments/ablation-components.toml --precision tf32`\n\n"
-        f"ASR10/ASR50/median, {counts}. {COMPONENTS_TEXT}\n",
-        markdown(rows) + "\n",
-    ]
+    return f"ASR10/ASR50/median, {counts}.\n\n{markdown(rows)}"
 
 
 def _switches(row: Row) -> list[str] | None:
@@ -456,9 +429,9 @@ def _switches(row: Row) -> list[str] | None:
     return [str(own.get(name, True)).lower() for name in COMPONENTS]
 
 
-def _algorithm(found: Sequence[Row]) -> list[str]:
+def algorithm() -> str:
     """Return the table of Algorithm 1 as printed beside the released code."""
-    some = [row for row in found if row["attack"] == "sigma-zero" and not row["budget"]]
+    some = [row for row in everything() if row["attack"] == "sigma-zero" and not row["budget"]]
     rows: list[Row] = []
     more: list[str] = []
     for mine in some:
@@ -474,53 +447,30 @@ def _algorithm(found: Sequence[Row]) -> list[str]:
         by = f"{100 * (float(mine[name]) / float(theirs[name]) - 1):.0f} % in the {name.removesuffix('_l0')}"
         lost = round((1 - float(mine["asr_inf"])) * int(mine["samples"]))
         more.append(f"{mine['model']} {by}" + (f", and {lost:,} samples are not fooled" if lost else ""))
-    if not rows:
-        return []
-    return [
-        "## Algorithm 1 as printed\n",
-        "`sigmazero run experiments/algorithm-1.toml --precision tf32`\n\nThe paper prints the algorithm without "
-        'Adam, and projects with the initial threshold first (`order="paper", optimizer="sgd"`). `sigma-zero` is the '
-        "released code, which made the published figures and has Adam. As printed the algorithm needs more changes: "
-        f"{'; '.join(more)}.\n",
-        markdown(rows).replace("ASRinf", "ASR∞") + "\n",
-    ]
-
-
-def _figures() -> list[str]:
-    return [
-        "## Figures\n",
-        "The commands are in [reproducing](../reproducing.md#the-figures). In figures 3 to 5 M1 and M2 stand in for "
-        "networks whose weights not everybody can have; [figures.csv](figures.csv) has the points of figure 5.\n",
-        markdown([{"figure": name, "ours": text} for name, text in FIGURES.items()]) + "\n",
-    ]
+    heading = f"As printed the algorithm needs more changes: {'; '.join(more)}."
+    return f"{heading}\n\n{markdown(rows).replace('ASRinf', 'ASR∞')}"
 
 
 # Networks that the paper does not have --------------------------------------------------------------------------------
 
 
 def networks() -> str:
-    """Return docs/evidence/networks.md."""
+    """Return a table for each network that the paper does not have."""
     known = {each.printed["model"] for each in compared([])}
     some = [row for row in read(FOLDER / "networks.csv") if row["model"] not in known]
-    parts = [
-        "# Networks that the paper does not have\n",
-        "Most of the paper's networks need weights that not everybody can have. These rows are of other networks, "
-        "for which the paper prints nothing. ASR, median and mean count features, or pixels with all their channels. "
-        "q is thousands of queries per sample. [networks.csv](networks.csv) has the key of every cell.\n",
-        f"Measured on {_devices(some)}, which several plans shared.\n",
-    ]
+    parts = [f"Measured on {_devices(some)}, which several plans shared."]
     for model in dict.fromkeys(row["model"] for row in some):
         own = [row for row in some if row["model"] == model]
         title, plan = NETWORKS.get(model, (model, "networks"))
         counts = " or ".join(sorted({row["samples"] for row in own}, key=int))
         parts += [
-            f"## {title}, {counts} samples\n",
-            f"`sigmazero run experiments/{plan}.toml --model {model} --precision tf32`\n",
+            f"## {title}, {counts} samples",
+            f"`sigmazero run experiments/{plan}.toml --model {model} --precision tf32`",
         ]
-        free, within = ([row for row in own if bool(row["budget"]) == limited] for limited in (False, True))
-        for part, shape in ((free, _network_row), (within, _budget_row)):
-            parts += [markdown([shape(row) for row in part]) + "\n"] if part else []
-    return "\n".join([*parts, *_waiting()])
+        for limited in (False, True):
+            if rows := [_network_row(row) for row in own if bool(row["budget"]) == limited]:
+                parts.append(markdown(rows))
+    return "\n\n".join(parts)
 
 
 def _devices(some: Sequence[Row]) -> str:
@@ -528,19 +478,16 @@ def _devices(some: Sequence[Row]) -> str:
 
 
 def _network_row(row: Row) -> Row:
-    shares = {f"ASR{word}": f"{100 * float(row[f'asr_{k}']):.1f}" for k, word in ((10, 10), (24, 24), ("inf", "∞"))}
-    means = {"median": _text(float(row["median_l0"]), 0), "mean": _text(float(row["mean_l0"]), 2)}
-    cost = {"q": f"{float(row['kqueries']):.2f}", "s": f"{float(row['seconds']):.3f}"}
-    return {"attack": row["label"], "steps": row["steps"], "unit": row["unit"], **shares, **means, **cost}
+    shown = {"attack": row["label"], "steps": row["steps"], "unit": row["unit"]}
+    if row["budget"]:
+        shown |= {"k": row["budget"], "ASR": f"{100 * float(row['asr_inf']):.1f}"}
+    else:
+        shown |= {f"ASR{'∞' if k == 'inf' else k}": f"{100 * float(row[f'asr_{k}']):.1f}" for k in (10, 24, "inf")}
+        shown |= {"median": _text(float(row["median_l0"]), 0), "mean": _text(float(row["mean_l0"]), 2)}
+    return shown | {"q": f"{float(row['kqueries']):.2f}", "s": f"{float(row['seconds']):.3f}"}
 
 
-def _budget_row(row: Row) -> Row:
-    share = {"ASR": f"{100 * float(row['asr_inf']):.1f}"}
-    cost = {"q": f"{float(row['kqueries']):.2f}", "s": f"{float(row['seconds']):.3f}"}
-    return {"attack": row["label"], "steps": row["steps"], "unit": row["unit"], "k": row["budget"], **share, **cost}
-
-
-def _waiting() -> list[str]:
+def waiting() -> str:
     """Return which printed rows have no line, by table."""
     every = compared(everything())
     rows = []
@@ -551,28 +498,16 @@ def _waiting() -> list[str]:
                 sorted({each.printed["model"] for each in some}, key=lambda name: (name[0], int(name[1:])))
             )
             rows.append({"table": number, "rows": str(len(some)), "models": models})
-    return [
-        "## What waits\n",
-        f"{sum(int(row['rows']) for row in rows)} printed rows wait for weights ([where they are](../models.md)), "
-        "those of I1 to I8 for ImageNet's pictures too. The plans run them as soon as the files are there.\n",
-        markdown(rows) + "\n",
-    ]
+    total = sum(int(row["rows"]) for row in rows)
+    return f"{total} printed rows wait for weights.\n\n{markdown(rows)}"
 
 
-# Tables in pages that are written by hand -----------------------------------------------------------------------------
+# Other comparisons ----------------------------------------------------------------------------------------------------
 
 
-def filled(name: str, source: str, make: Callable[[Sequence[Row]], str]) -> str:
-    """Return a page with the text between its two marks made from a CSV file; the page as it is where there is none."""
-    text = (FOLDER / name).read_text(encoding="utf-8")
-    found = read(FOLDER / source)
-    before, start, rest = text.partition(f"<!-- {source} -->\n")
-    _, end, after = rest.partition("<!-- end -->\n")
-    return before + start + make(found) + end + after if found and end else text
-
-
-def stronger(found: Sequence[Row]) -> str:
-    """Return the comparison of σ-swap with σ-zero in docs/evidence/stronger.md."""
+def stronger() -> str:
+    """Return the comparison of σ-swap with σ-zero."""
+    found = read(FOLDER / "stronger.csv")
     rows = [
         {
             "network": _title(row["network"]) + (", with a target" if row["goal"] == "targeted" else ""),
@@ -590,7 +525,7 @@ def stronger(found: Sequence[Row]) -> str:
         f"Mean l0 of all samples ({counts}) and {' to '.join(seeds_there[:: max(1, len(seeds_there) - 1)])} seeds of "
         "σ-swap (σ-zero draws nothing), and the difference with its 95 % bootstrap interval, paired by sample. "
         f"{devices}; `sigmazero run experiments/stronger.toml --precision tf32` repeats it, "
-        f"[stronger.csv](stronger.csv) has the cells.\n\n{markdown(rows)}\n"
+        f"[stronger.csv](stronger.csv) has the cells.\n\n{markdown(rows)}"
     )
 
 
@@ -598,8 +533,8 @@ def _title(network: str) -> str:
     return NETWORKS[network][0].split(",")[0] if network in NETWORKS else network
 
 
-def attackbench(found: Sequence[Row]) -> str:
-    """Return the table of AttackBench in docs/evidence/other-libraries.md."""
+def attackbench() -> str:
+    """Return the table of AttackBench."""
     rows = [
         {
             "network": _title(row["network"]),
@@ -611,31 +546,9 @@ def attackbench(found: Sequence[Row]) -> str:
             "optimality": f"{float(row['optimality']):.3f}",
             "forwards, backwards": f"{float(row['forwards']):.0f}, {float(row['backwards']):.0f}",
         }
-        for row in found
+        for row in read(FOLDER / "attackbench.csv")
     ]
-    library, limit = found[0]["library"], found[0]["limit"]
-    return (
-        f"attackbenchlib {library}, rows drawn as it draws them (CIFAR-10: out of 1,000 drawn, those among the first "
-        f"2,000 images), its limit of {limit} queries, batches of one "
-        "([attackbench.csv](attackbench.csv), `python -m experiments.attackbench M1 mnist`). The library carries no "
-        "pool of distances for its optimality but downloads one; here the pool is the three attacks of each "
-        f"network.\n\n{markdown(rows)}\n"
-    )
-
-
-# The second page ------------------------------------------------------------------------------------------------------
-
-
-def measured() -> str:
-    """Return docs/evidence/numbers.md."""
-    parts = [
-        "# Number formats, copies, few queries\n",
-        "Measured on one NVIDIA H200 with torch 2.11. Made from the CSV files beside it by "
-        "`python -m experiments.evidence page`.\n",
-    ]
-    for heading, name, shape, text in MEASURED:
-        parts += [f"## {heading}\n", f"{text} ([{name}]({name}))\n", markdown(shape(read(FOLDER / name))) + "\n"]
-    return "\n".join(parts)
+    return markdown(rows)
 
 
 def _without(*names: str) -> Callable[[Sequence[Row]], list[Row]]:
@@ -674,61 +587,31 @@ def _means(row: Row) -> str:
     return f"{row['mean']} / {row['median']}{lost}"
 
 
-# Heading, file, how its lines become those of the table, and what is shown.
-MEASURED: tuple[tuple[str, str, Callable[[Sequence[Row]], list[Row]], str], ...] = (
-    (
-        "A default process and a strict one",
-        "formats.csv",
-        _formats,
-        "Mean l0 with TF32 off (strict) and with torch's defaults (convolutions in TF32), and the difference "
-        "in percent with the 95 % bootstrap interval, paired by sample. σ-swap: mean over three seeds from 50"
-        " to 200 queries (ResNet-50: one); σ-zero: one seed, queries / 2 steps and its checks besides. The "
-        "first 1,000 rows of MNIST, 1,000 (ResNet-20) and 256 (PreActResNet-18) of CIFAR-10, 49 photos that "
-        "the ResNet-50 classifies correctly. A sample that was not fooled counts as all its features. A "
-        "default process checks in two formats: of few queries it has three fewer to search with "
-        "([decision](../decisions.md)).",
-    ),
-    (
-        "Copies of a network",
-        "copies.csv",
-        _without("commit"),
-        "Milliseconds of a captured forward and backward pass: as it is, with batch norms folded, with channels "
-        "last, with both; random weights except SmallCNN. Folded with channels last is the fastest in TF32 and bf16, "
-        "and slower in strict fp32 on large networks; with batch norms left channels last can be slower. So channels "
-        "last are used where norms were folded and products are not strict (`run.search_model`).",
-    ),
-    (
-        "Whole calls at 224 × 224",
-        "calls.csv",
-        _without("commit"),
-        "σ-zero: seconds of the first and the second call, peak memory and forward passes; torchvision's networks with "
-        "random weights. \"adv-lib's step\" is a plain loop that does what a step of adv-lib's σ-zero does. ViT-B/16 "
-        "spends its time in matrix products, which torch computes in fp32 by default.",
-    ),
-    (
-        "ImageNet, few queries",
-        "imagenet-few-queries.csv",
-        _by_queries,
-        "Mean / median l0 by number of queries: ResNet-50, the 49 photos that it classifies correctly, default "
-        "process, one seed. A ladder makes whole choices, their number by bisection; the one with momentum 0.8 is "
-        "σ-swap below 75 queries. Photos that were not fooled are lost, and left out of a mean.",
-    ),
-    (
-        "Small inputs, few queries",
-        "few-queries.csv",
-        _without("median", "rows"),
-        "Mean l0 by `python -m benchmarks.few_queries`, strict fp32 on a processor, 32 rows (ResNet-20) and 50, "
-        "version 7 of σ-swap. A sample that was not fooled counts as all its features. The area is that under the "
-        "curve, over the logarithm of the queries. ![Mean l0 over queries](few-queries.png)",
-    ),
-)
-PAGES: dict[str, Callable[[], str]] = {
-    "paper.md": page,
-    "networks.md": networks,
-    "numbers.md": measured,
-    "stronger.md": lambda: filled("stronger.md", "stronger.csv", stronger),
-    "other-libraries.md": lambda: filled("other-libraries.md", "attackbench.csv", attackbench),
+def shown(name: str, change: Callable[[Sequence[Row]], list[Row]]) -> Callable[[], str]:
+    """Return a function that makes the table of a file, after a change of its lines."""
+    return lambda: markdown(change(read(FOLDER / name)))
+
+
+PAGES = ("paper.md", "networks.md", "numbers.md", "stronger.md", "other-libraries.md")
+PARTS: dict[str, Callable[[], str]] = {  # by the mark before them
+    **{"coverage": coverage, "tables": tables, "differences": differences, "brendel-bethge.csv": brendel_bethge},
+    **{"components": components, "algorithm": algorithm, "networks": networks, "waiting": waiting},
+    **{"stronger.csv": stronger, "attackbench.csv": attackbench},
+    "formats.csv": shown("formats.csv", _formats),
+    "copies.csv": shown("copies.csv", _without("commit")),
+    "calls.csv": shown("calls.csv", _without("commit")),
+    "imagenet-few-queries.csv": shown("imagenet-few-queries.csv", _by_queries),
+    "few-queries.csv": shown("few-queries.csv", _without("median", "rows")),
 }
+
+
+def filled(text: str, parts: Mapping[str, Callable[[], str]]) -> str:
+    """Return a page with each part between its mark and the next `<!-- end -->` made anew."""
+
+    def part(found: re.Match[str]) -> str:
+        return f"<!-- {found[1]} -->\n{parts[found[1]]()}\n<!-- end -->"
+
+    return re.sub(r"<!-- (.+?) -->\n.*?<!-- end -->", part, text, flags=re.DOTALL)
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -737,15 +620,16 @@ def main(words: Sequence[str] | None = None) -> None:
     kinds = parser.add_subparsers(dest="kind", required=True)
     figures = kinds.add_parser("csv", help="the figures of stores, a line per finished cell")
     figures.add_argument("--add", action="store_true", help="keep the lines of the file that are not answered anew")
-    kinds.add_parser("page", help="the pages of docs/evidence from the CSV files")
+    kinds.add_parser("page", help="the made parts of docs/evidence from the CSV files")
     compare = kinds.add_parser("stronger", help="σ-swap against σ-zero over seeds")
     for made in (figures, compare):
         made.add_argument("stores", nargs="+", type=Path, help="stores, or CSV files that were made from stores")
         made.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args(words)
     if asked.kind == "page":
-        for name, make in PAGES.items():
-            (FOLDER / name).write_text(make(), encoding="utf-8")
+        for name in PAGES:
+            text = filled((FOLDER / name).read_text(encoding="utf-8"), PARTS)
+            (FOLDER / name).write_text(text, encoding="utf-8")
         sys.stdout.write(f"wrote {', '.join(PAGES)}\n")
         return
     columns: Sequence[str] = COLUMNS

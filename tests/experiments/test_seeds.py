@@ -67,11 +67,8 @@ def test_the_interval_is_paired_by_row():
 
 def test_the_table_of_a_page_is_made_from_its_file(tmp_path, monkeypatch, stores):
     monkeypatch.setattr(evidence, "FOLDER", tmp_path)
-    page = "before\n<!-- stronger.csv -->\nold\n<!-- end -->\nafter\n"
-    (tmp_path / "stronger.md").write_text(page, encoding="utf-8")
-    assert evidence.PAGES["stronger.md"]() == page
     evidence.main(["stronger", *map(str, stores), "--out", str(tmp_path / "stronger.csv")])
-    made = evidence.PAGES["stronger.md"]()
+    made = evidence.filled("before\n<!-- stronger.csv -->\nold\n<!-- end -->\nafter\n", evidence.PARTS)
     (line,) = seeds.lines(stores)
     assert made.startswith("before\n<!-- stronger.csv -->\nMean l0")
     assert made.endswith("<!-- end -->\nafter\n")

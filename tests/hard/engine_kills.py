@@ -1,15 +1,10 @@
 """kill -9 of workers, of nodes of a Ray cluster and of the driver, at points and moments drawn by a seed.
 
-    python -m tests.hard.engine_kills --kills 40 --seed 0
-    python -m tests.hard.engine_kills --kills 40 --engine local
-    python -m tests.hard.engine_kills --each-point --engine processes
-
 The facts are those of an undisturbed run, and a row that was stored before the driver died is not run again.
 
 The driver is always the command line in a process of its own, and nodes are those that `ray start` makes.
 """
 
-import argparse
 import os
 import random
 import re
@@ -18,11 +13,10 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import chdir, contextmanager, nullcontext, suppress
+from contextlib import chdir, contextmanager, suppress
 from functools import cache
 from itertools import cycle, islice
 from pathlib import Path
@@ -225,21 +219,17 @@ def trial(
     folder: Path,
     wanted: dict[str, Any],
     kind: tuple[str, str],
-    cluster: Cluster | None,
-    at: tuple[str, int] | None = None,
+    cluster: Cluster,
 ) -> str:
-    """Have one victim killed, let the run go on, and compare its facts; what was killed, and what was stored then.
-
-    It dies where it comes to a point for the given time; by default both are drawn.
-    """
+    """Have one victim killed, let the run go on, and compare its facts; what was killed, and what was stored then."""
     victim, engine = kind
     store, kills, found = f"{draw.getrandbits(32):08x}.db", 0, ""
-    if at is None and victim != "moment":
+    workers, environment = 2, dict[str, str]()
+    if victim != "moment":
         name = draw.choice(sorted(points_of(victim, engine)))
-        at = name, draw.randint(1, points_of(victim, engine)[name])
-    workers, environment = armed(victim, *at) if at else (2, {})
+        workers, environment = armed(victim, name, draw.randint(1, points_of(victim, engine)[name]))
     options: list[Any] = [] if engine == "local" else ["--engine", engine, "--workers", workers]
-    options += ["--address", cluster.address] if engine == "ray" and cluster is not None else []
+    options += ["--address", cluster.address] if engine == "ray" else []
     if victim == "moment":
         seconds = draw.uniform(0.2, 1) * undisturbed(folder, engine, tuple(options))
         environment, kills = {"seconds": f"{seconds:.1f}"}, 1
@@ -253,7 +243,7 @@ def trial(
         rest = int(re.findall(r"(\d+) rows stored", run(folder, store, *options).stdout)[-1])
         assert before + rest == ROWS, f"{environment}: {before} rows were stored, and {rest} of {ROWS} were run again"
         found = f"; {before} rows were stored, {rest} followed"
-    if victim == "node" and cluster is not None:
+    if victim == "node":
         cluster.remove_dead()
         cluster.fill()
     assert_same(contents(folder / store), wanted)
@@ -263,33 +253,11 @@ def trial(
     return f"{kills} killed: {victim} of {engine}, {environment}{found}"
 
 
-def soak(kills: int, seed: int, folder: Path, engine: str | None = None, each_point: bool = False) -> Counter[str]:
-    """`kills` trials, of every victim in turn, or one for each point of each; how many there were of each victim."""
+def soak(kills: int, seed: int, folder: Path) -> Counter[str]:
+    """`kills` trials, of every victim in turn; how many there were of each."""
     draw, wanted, found = random.Random(seed), prepare(folder), Counter[str]()
-    kinds = [kind for kind in VICTIMS if engine in (None, kind[1])]
-    trials: list[tuple[tuple[str, str], tuple[str, int] | None]] = [
-        (kind, None) for kind in islice(cycle(kinds), kills)
-    ]
-    if each_point:
-        trials = [(kind, (name, 1)) for kind in kinds if kind[0] != "moment" for name in points_of(*kind)]
-    with started(folder / "nodes") if engine in (None, "ray") else nullcontext() as cluster:
-        for kind, at in trials:
-            print(trial(draw, folder, wanted, kind, cluster, at), flush=True)
+    with started(folder / "nodes") as cluster:
+        for kind in islice(cycle(VICTIMS), kills):
+            print(trial(draw, folder, wanted, kind, cluster), flush=True)
             found[" of ".join(kind)] += 1
     return found
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=40)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--engine", choices=["local", "processes", "ray"])
-    parser.add_argument("--each-point", action="store_true", help="one kill at each point, instead of drawn ones")
-    args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        found = soak(args.kills, args.seed, Path(folder), args.engine, args.each_point)
-    print(f"identical facts after all of them: {dict(found)}")
-
-
-if __name__ == "__main__":
-    main()

@@ -11,44 +11,9 @@ import torch
 from torch import Tensor
 
 from sigmazero.certifier import relaxation
-from sigmazero.certifier.crown import LinearForms
-from sigmazero.certifier.layers import UNIT, Add, Conv, Interval, Layer, MaxPool, Pair, Relu, Reshape, Scale, gamma
-from sigmazero.certifier.regions import OneSitePerGroup
-
-
-@dataclass(frozen=True, eq=False)
-class FreeFeatures:
-    """Ends of the free features (tasks, groups, places, features of a site); one place of each group may move."""
-
-    lo: Tensor
-    hi: Tensor
-
-    @property
-    def planes(self) -> int:
-        """Return how many numbers a plane has: one for each free feature, and a constant."""
-        return self.lo[0].numel() + 1
-
-    def least(self, planes: Tensor) -> Tensor:
-        """Return the least value of each plane (tasks, numbers, ...) over the free features."""
-        slopes, constant = planes[:, :-1], planes[:, -1]
-        shape = (len(self.lo), self.planes - 1, *(1,) * (planes.ndim - 2))
-        lo, hi = self.lo.reshape(shape), self.hi.reshape(shape)
-        gain = torch.maximum(-slopes * lo, -slopes * hi)
-        if self.lo.shape[2] == 1:
-            return constant - gain.sum(1)
-        gain = gain.view(*self.lo.shape, *planes.shape[2:])
-        return constant - gain.sum(3).amax(2).sum(1)
-
-    def ends(self, low: Tensor, high: Tensor) -> Interval:
-        """Return the least value of one plane and the largest of another; 0 lies between."""
-        return self.least(low).clamp_max(0.0), -self.least(-high).clamp_max(0.0)
-
-    def size(self, planes: Tensor) -> Tensor:
-        """Return how far any plane of a task can be from 0 (tasks,)."""
-        most = torch.maximum(-self.lo, self.hi).flatten(1)
-        largest = torch.linalg.vector_norm(planes.flatten(2), torch.inf, dim=2)
-        found: Tensor = (largest[:, :-1] * most).sum(1) + largest[:, -1]
-        return found
+from sigmazero.certifier.crown import LinearForms, ringed
+from sigmazero.certifier.layers import UNIT, Add, Conv, Interval, Layer, MaxPool, Relu, Reshape, Scale, Value, gamma
+from sigmazero.certifier.regions import OneSitePerGroup, gains
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,11 +30,11 @@ class AffineBounds:
     reach: Tensor
 
     @property
-    def window(self) -> Pair:
+    def window(self) -> tuple[int, int]:
         """Return height and width of the windows."""
         return self.low.shape[2], self.low.shape[3]
 
-    def seen(self, origin: Tensor, size: Pair) -> "AffineBounds":
+    def seen(self, origin: Tensor, size: tuple[int, int]) -> "AffineBounds":
         """Return the bounds in windows of another origin and size."""
         low, high = (
             _shifted(t.flatten(0, 1), self.origin, origin, size).view(*t.shape[:2], *size, -1) for t in self.both
@@ -82,17 +47,12 @@ class AffineBounds:
         """Return the planes below and those above."""
         return self.low, self.high
 
-    def values(self, values_: Tensor, rows: Tensor, beyond: float = 0.0) -> Tensor:
-        """Return the part of a layer's values (inputs, height, width, channels) in each window."""
-        windows = LinearForms(self.low[:, 0], rows, self.origin)
-        found = windows.take(values_)
-        if beyond == 0.0:
-            return found
-        inside = windows.take(torch.ones_like(values_[:, :, :, :1]))
-        return torch.where(inside > 0, found, beyond)
+    def values(self, values_: Tensor, rows: Tensor) -> Tensor:
+        """Return the part of a layer's values (inputs, height, width, channels) in each window, 0 beyond the layer."""
+        return LinearForms(self.low[:, 0], rows, self.origin).take(ringed(values_))
 
 
-def _shifted(a: Tensor, origin: Tensor, to: Tensor, size: Pair) -> Tensor:
+def _shifted(a: Tensor, origin: Tensor, to: Tensor, size: tuple[int, int]) -> Tensor:
     """Return windows of another origin and size; each task may have several rows."""
     each = len(a) // len(origin)
     one, other = (t.repeat_interleave(each, 0) for t in (origin, to))
@@ -102,13 +62,35 @@ def _shifted(a: Tensor, origin: Tensor, to: Tensor, size: Pair) -> Tensor:
 class AffinePass:
     """Carry planes through a network, layer by layer."""
 
-    def __init__(self, layers: tuple[Layer, ...], region: OneSitePerGroup, rows: Tensor) -> None:
-        self.layers, self.rows = layers, rows
+    def __init__(self, layers: tuple[Layer, ...], region: OneSitePerGroup) -> None:
+        self.layers, self.rows = layers, region.rows
         sites, lo, hi = region.listed
         n, groups, places = region.sites.shape
-        self.free = FreeFeatures(*(t.view(n, groups, places, -1) for t in (lo, hi)))
+        # The ends of the free features (tasks, groups, places, features of a site); one place of each group may move.
+        self.lo, self.hi = (t.view(n, groups, places, -1) for t in (lo, hi))
+        self.numbers = self.lo[0].numel() + 1  # of a plane: a slope for each free feature, and a constant
         self.planes: dict[int, AffineBounds] = {0: self._input(region, sites)}
-        self.sizes: dict[int, Tensor] = {0: self.free.size(self.planes[0].low)}
+        self.sizes: dict[int, Tensor] = {0: self._size(self.planes[0].low)}
+
+    def _least(self, planes: Tensor) -> Tensor:
+        """Return the least value of each plane (tasks, numbers, ...) over the free features."""
+        slopes, constant = planes[:, :-1], planes[:, -1]
+        shape = (len(self.lo), self.numbers - 1, *(1,) * (planes.ndim - 2))
+        gain = gains(slopes, self.lo.reshape(shape), self.hi.reshape(shape))
+        if self.lo.shape[2] == 1:
+            return constant - gain.sum(1)
+        gain = gain.view(*self.lo.shape, *planes.shape[2:])
+        return constant - gain.sum(3).amax(2).sum(1)
+
+    def _between(self, low: Tensor, high: Tensor) -> Interval:
+        """Return the least value of one plane and the largest of another; 0 lies between."""
+        return self._least(low).clamp_max(0.0), -self._least(-high).clamp_max(0.0)
+
+    def _size(self, planes: Tensor) -> Tensor:
+        """Return how far any plane of a task can be from 0 (tasks,)."""
+        most = torch.maximum(-self.lo, self.hi).flatten(1)
+        largest: Tensor = torch.linalg.vector_norm(planes.flatten(2), torch.inf, dim=2)
+        return (largest[:, :-1] * most).sum(1) + largest[:, -1]
 
     def _input(self, region: OneSitePerGroup, sites: Tensor) -> AffineBounds:
         """Return the bounds of the input: each free feature is its own plane."""
@@ -125,45 +107,43 @@ class AffinePass:
         features = c if region.pixels else 1
         place = place[:, :, None] * c + (sites % inner)[:, :, None] + torch.arange(features, device=sites.device)
         place = torch.where(real[:, :, None], place, 0)
-        planes = torch.zeros(n, self.free.planes, high * wide * c, dtype=torch.float64, device=sites.device)
+        planes = torch.zeros(n, self.numbers, high * wide * c, dtype=torch.float64, device=sites.device)
         one = real[:, :, None].expand_as(place).flatten(1).to(planes.dtype)
         planes[:, :-1].scatter_(2, place.flatten(1)[:, :, None], one[:, :, None])
         planes = planes.view(n, -1, high, wide, c)
         return AffineBounds(planes, planes, origin, (planes != 0).any(4).any(1))
 
-    def step(self, place: int, clean: list[Tensor], errors: list[Tensor]) -> None:
+    def step(self, place: int, clean: list[Value]) -> None:
         """Compute the planes of one layer from those of its sources."""
         layer = self.layers[place]
-        given, sizes = [self.planes[source] for source in layer.sources], [self.sizes[s] for s in layer.sources]
-        if isinstance(layer, Relu | MaxPool):
-            source = layer.sources[0]
-            of_source = clean[source], errors[source]
-            behind = self._relu if isinstance(layer, Relu) else self._pool
-            found, slack = behind(layer, given[0], *of_source)  # type: ignore[arg-type]
-            slack = slack + sizes[0][:, None, None, None] * (16 * gamma(self.free.planes))
+        given, before = [self.planes[source] for source in layer.sources], clean[layer.sources[0]]
+        size, terms = self.sizes[layer.sources[0]][:, None, None, None], self.numbers
+        slack = self.width(place)[:, None, None, None] * (8 * gamma(terms))
+        if isinstance(layer, Relu):
+            found, slack = self._relu(layer, given[0], before), size * (16 * gamma(terms))
+        elif isinstance(layer, MaxPool):
+            found, slack = self._pool(layer, given[0], before)
+            slack = slack + size * (16 * gamma(terms))
         elif isinstance(layer, Conv):
             found = self._conv(layer, given[0])
-            slack = sizes[0][:, None] * layer.magnitudes.sum((2, 3, 4)).flatten()
-            slack = slack[:, None, None] * (8 * gamma(layer.terms + self.free.planes))
+            slack = size * layer.magnitudes.sum((2, 3, 4)).flatten() * (8 * gamma(layer.terms + terms))
+        elif isinstance(layer, Scale):
+            found = self._scale(layer, given[0])
+        elif isinstance(layer, Reshape):
+            found = self._reshape(layer, given[0])
         else:
-            if isinstance(layer, Scale):
-                found = self._scale(layer, given[0])
-            elif isinstance(layer, Reshape):
-                found = self._reshape(layer, given[0])
-            else:
-                assert isinstance(layer, Add)
-                found = self._add(layer, given)
-            slack = self.width(place)[:, None, None, None] * (8 * gamma(self.free.planes))
+            assert isinstance(layer, Add)
+            found = self._add(layer, given)
         slack = torch.where(found.reach[..., None], slack, 0.0)
         found.low[:, -1] -= slack  # outward, by more than rounding can have done
         found.high[:, -1] += slack
         self.planes[place] = found
-        self.sizes[place] = torch.maximum(*(self.free.size(each) for each in found.both))
+        self.sizes[place] = torch.maximum(*(self._size(each) for each in found.both))
 
     def ends(self, place: int) -> Interval:
         """Return how far each value of a layer can move (tasks, height, width, channels)."""
         planes, shape = self.planes[place], self.layers[place].shape
-        lo, hi = (torch.where(planes.reach[..., None], t, 0.0) for t in self.free.ends(*planes.both))
+        lo, hi = (torch.where(planes.reach[..., None], t, 0.0) for t in self._between(*planes.both))
         if planes.window == shape[:2]:
             return lo, hi
         zero = torch.zeros_like(planes.origin)
@@ -211,28 +191,30 @@ class AffinePass:
         one, other = (planes.seen(zero, layer.shape[:2]) for planes in given)
         return AffineBounds(one.low + other.low, one.high + other.high, zero, one.reach | other.reach)
 
-    def _relu(self, layer: Relu, given: AffineBounds, clean: Tensor, errors: Tensor) -> tuple[AffineBounds, Tensor]:
-        """Return the planes after a ReLU, each relaxed over its own interval, and slack."""
-        z, error = given.values(clean, self.rows), given.values(errors, self.rows)
+    def _relu(self, layer: Relu, given: AffineBounds, clean: Value) -> AffineBounds:
+        """Return the planes after a ReLU, each relaxed over its own interval."""
+        seen = Value(*(given.values(each, self.rows) for each in clean))
         parts = []
         for planes, upper in ((given.low, False), (given.high, True)):
-            where = self.free.least(planes).clamp_max(0.0), -self.free.least(-planes).clamp_max(0.0)
-            down, up, under, over = relaxation.relax_relu(layer, z, error, where).packed.chunk(4, 3)
+            lines = relaxation.relax_relu(layer, seen, self._between(planes, planes))
+            down, up, under, over = lines.packed.chunk(4, 3)
             slope, offset = (up, over) if upper else (down, under)
             found = planes * slope[:, None]
             found[:, -1] += offset
             parts.append(found)
-        return AffineBounds(parts[0], parts[1], given.origin, given.reach), torch.zeros_like(z[:, :1, :1, :1])
+        return AffineBounds(parts[0], parts[1], given.origin, given.reach)
 
-    def _pool(self, layer: MaxPool, given: AffineBounds, clean: Tensor, errors: Tensor) -> tuple[AffineBounds, Tensor]:
+    def _pool(self, layer: MaxPool, given: AffineBounds, clean: Value) -> tuple[AffineBounds, Tensor]:
         """Return the planes after a max pool, and how far the values themselves may be off.
 
         Below: the input that is largest in the middle. Above: that input, and how far another can exceed it.
         """
         origin, _, seen = _reached(layer, given)
         inner = MaxPool(layer.shape, layer.sources, layer.kernel, layer.stride, (0, 0, 0, 0), layer.dilation)
-        z = inner.windows(seen.values(clean, self.rows, -torch.inf), -torch.inf)  # (tasks, h, w, places, channels)
-        top, error = z.amax(3), inner.windows(seen.values(errors, self.rows), 0.0).amax(3)
+        inside = seen.values(torch.ones_like(clean.value[:, :, :, :1]), self.rows) > 0
+        z = torch.where(inside, seen.values(clean.value, self.rows), -torch.inf)
+        z = inner.windows(z, -torch.inf)  # (tasks, h, w, places, channels)
+        top, error = z.amax(3), inner.windows(seen.values(clean.error, self.rows), 0.0).amax(3)
         n, numbers = seen.low.shape[:2]
         low, high = (inner.windows(t.flatten(0, 1), 0.0).view(n, numbers, *z.shape[1:]) for t in seen.both)
         parts = []
@@ -243,7 +225,7 @@ class AffinePass:
             found = own[:, :, :, :, 0].clone()
             found[:, -1] += value[:, :, :, 0] - top
             if planes is high:
-                beyond = z - value - self.free.least(own - planes)
+                beyond = z - value - self._least(own - planes)
                 found[:, -1] += beyond.amax(3).clamp_min(0.0)
             parts.append(found)
         reach = inner.windows(seen.reach[..., None].to(torch.int8), 0).amax(3)[..., 0] > 0
@@ -267,11 +249,11 @@ class AffinePass:
         low, high = (t.flatten(2) for t in seen.both)
         middle, half = (low + high) / 2, (high - low) / 2
         planes = middle @ ahead.mT - half @ ahead.abs().mT
-        slack = self.sizes[last.sources[0]][:, None] * ahead.abs().sum(2) * (16 * gamma(last.terms + self.free.planes))
-        return self.free.least(planes) - slack
+        slack = self.sizes[last.sources[0]][:, None] * ahead.abs().sum(2) * (16 * gamma(last.terms + self.numbers))
+        return self._least(planes) - slack
 
 
-def _reached(layer: Conv | MaxPool, given: AffineBounds) -> tuple[Tensor, Pair, AffineBounds]:
+def _reached(layer: Conv | MaxPool, given: AffineBounds) -> tuple[Tensor, tuple[int, int], AffineBounds]:
     """Return which outputs of a layer can move, as origin and size, and the planes in their windows."""
     begins, sizes, starts, spans = [], [], [], []
     for axis, (kernel, stride, dilation, edge) in enumerate(

@@ -6,7 +6,6 @@ better intervals by going back to the input (`crown`). Linear layers need none.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import IntEnum
 
 import torch
@@ -16,7 +15,7 @@ from sigmazero.certifier import relaxation
 from sigmazero.certifier.affine import AffinePass
 from sigmazero.certifier.crown import Known, LinearForms, MovingBox, least, ringed
 from sigmazero.certifier.graph import Network
-from sigmazero.certifier.layers import UNIT, Add, Conv, Input, Interval, Layer, MaxPool, Relu, Scale
+from sigmazero.certifier.layers import UNIT, Add, Conv, Input, Interval, Layer, MaxPool, Relu, Scale, Value
 from sigmazero.certifier.regions import OneSitePerGroup
 from sigmazero.certifier.relaxation import Relaxation
 
@@ -27,20 +26,6 @@ class Strength(IntEnum):
     INTERVALS = 0
     PLANES = 1
     FULL = 2
-
-
-@dataclass(frozen=True, eq=False)
-class CleanValues:
-    """Every layer's values for some inputs, and how far they may be off."""
-
-    values: list[Tensor]
-    errors: list[Tensor]
-
-    @staticmethod
-    def of(bounds: "NetworkBounds", x: Tensor) -> "CleanValues":
-        """Return the values for inputs (rows, height, width, channels)."""
-        with torch.inference_mode():
-            return CleanValues(*bounds.network.values(x, bounds.tick))
 
 
 class NetworkBounds:
@@ -54,140 +39,100 @@ class NetworkBounds:
         self.network, self.size = network, size
         self.tick: Callable[[], None] = lambda: None
         self._linear = _linear(network)
-        self._costs = [_cost(network, place) for place in range(len(network.layers))]
-        self._lost = min(
-            1e300, 1e-300 * math.prod(map(_growth, network.layers))
-        )  # the most that underflow can take away
-        self.task_size = sum(_task_size(network, place) for place in range(len(network.layers)))
+        places = range(len(network.layers))
+        self._readers = [[k for k in places if place in network.layers[k].sources] for place in places]
+        self._costs = [_cost(network, place) for place in places]
+        growth = math.prod(map(_growth, network.layers))
+        self._lost = min(1e300, 1e-300 * growth)  # the most that underflow can take away
+        self.task_size = sum(_task_size(network, place) for place in places)
 
-    def margins(
-        self, clean: CleanValues, rows: Tensor, labels: Tensor, region: OneSitePerGroup, strength: Strength
-    ) -> Tensor:
+    def margins(self, clean: list[Value], region: OneSitePerGroup, labels: Tensor, strength: Strength) -> Tensor:
         """Return lower bounds of the label's logit minus each other one over each region (tasks, classes).
 
-        `rows` says which clean input is a task's; a task's own class has infinity.
+        clean    the layers' values for the inputs that the region's rows name
+        labels   the class of each task; its own bound is infinite
         """
         with torch.inference_mode():
-            known, first = self._layers(clean, rows, labels, region, strength)
-            logits, errors = (t[-1][rows][:, 0, 0] for t in (clean.values, clean.errors))
-            classes = logits.shape[1]
-            tasks = torch.arange(len(rows), device=rows.device).repeat_interleave(classes)
-            other = torch.arange(classes, device=rows.device).repeat(len(rows))
-            label = labels[tasks]
-            result = torch.full((len(rows), classes), torch.inf, dtype=torch.float64, device=rows.device)
-            if first is not None:  # margins that planes prove need no more
-                result = self._total(logits, errors, tasks, label, other, first.flatten()).view_as(result)
-            result[torch.arange(len(rows), device=rows.device), labels] = torch.inf
-            left = (other != label) & ((result.flatten() <= 0) | (first is None))
-            tasks, other, label = tasks[left], other[left], label[left]
-            forms = torch.zeros(len(tasks), classes, dtype=torch.float64, device=rows.device)
-            forms.scatter_(1, label[:, None], 1.0).scatter_(1, other[:, None], -1.0)
-            found = self._least(known, len(self.network.layers) - 1, forms[:, None, None], tasks, None)
-            result[tasks, other] = self._total(logits, errors, tasks, label, other, found)
-        return result - self._lost
-
-    @staticmethod
-    def _total(logits: Tensor, errors: Tensor, tasks: Tensor, label: Tensor, other: Tensor, found: Tensor) -> Tensor:
-        """Return margins of the clean input minus how far they can fall, rounded down."""
-        own, its = (logits[tasks, k] for k in (label, other))
-        slack = errors[tasks, label] + errors[tasks, other] + 4 * UNIT * (own.abs() + its.abs() + found.abs())
-        return own - its + found - slack
+            known, _, fall = self._layers(clean, region, labels, strength)
+            logits = clean[-1].of(region.rows)
+            logits = Value(logits.value[:, 0, 0], logits.error[:, 0, 0])
+            label = labels[:, None]
+            left = torch.ones_like(logits.value, dtype=torch.bool)
+            if fall is None:
+                fall = torch.zeros_like(logits.value)
+            else:  # margins that planes prove need no more
+                left = _fallen(logits, label, fall) <= 0
+            tasks, other = left.scatter(1, label, False).nonzero().unbind(1)
+            fall[tasks, other] = self._least(known, len(self.network.layers) - 1, tasks, None, labels[tasks], other)
+            return _fallen(logits, label, fall).scatter(1, label, torch.inf) - self._lost
 
     def intervals(
-        self, clean: CleanValues, rows: Tensor, labels: Tensor, region: OneSitePerGroup, strength: Strength
+        self, clean: list[Value], region: OneSitePerGroup, labels: Tensor, strength: Strength
     ) -> list[Interval]:
         """Return how far every layer's values can move over each region."""
-        found: dict[int, Interval] = {}
         with torch.inference_mode():
-            self._layers(clean, rows, labels, region, strength, found)
-        return [found[place] for place in range(len(self.network.layers))]
+            return self._layers(clean, region, labels, strength)[1]
 
     def _layers(
-        self,
-        clean: CleanValues,
-        rows: Tensor,
-        labels: Tensor,
-        region: OneSitePerGroup,
-        strength: Strength,
-        intervals: dict[int, Interval] | None = None,
-    ) -> tuple[Known, Tensor | None]:
-        """Return relaxations and widths of all layers, and how far margins can fall by planes, if there are any.
-
-        intervals   filled with the interval of every layer
-        """
-        known = Known(self.network, region, self.tick)
+        self, clean: list[Value], region: OneSitePerGroup, labels: Tensor, strength: Strength
+    ) -> tuple[Known, list[Interval], Tensor | None]:
+        """Return the bounds of all layers, their intervals, and how far margins can fall by planes, if known."""
+        known, intervals = Known(self.network, region, self.tick), list[Interval]()
         forward = None
         if strength is Strength.PLANES or (strength is Strength.FULL and region.few):
-            forward = AffinePass(self.network.layers, region, rows)
-        readers, keep = self.network.readers, intervals is not None
-        intervals = {} if intervals is None else intervals
+            forward = AffinePass(self.network.layers, region)
         for place, layer in enumerate(self.network.layers):
             self.tick()
             if isinstance(layer, Input):
-                intervals[place] = region.interval
+                intervals.append(region.interval)
             elif isinstance(layer, Relu | MaxPool):
                 source = layer.sources[0]
-                z, error = clean.values[source][rows], clean.errors[source][rows]
+                value = clean[source].of(region.rows)
                 exact = forward is not None and self._linear[source]  # a plane is exact there
                 if not exact and (self._linear[source] or strength is Strength.FULL):
-                    wanted = self._wanted(place, layer, z, error, intervals[source])
-                    intervals[source] = self._better(known, source, z, error, intervals[source], wanted, layer)
-                self._relax(known, place, layer, z, error, intervals)
+                    wanted = self._wanted(place, layer, value, intervals[source])
+                    intervals[source] = self._better(known, source, value, intervals[source], wanted, layer)
+                lines = relaxation.relax(layer, value, intervals[source])
+                known.lines[place] = Relaxation(ringed(lines.packed), lines.slopes, lines.largest)
+                intervals.append(relaxation.deviations(layer, value, intervals[source]))
+                known.boxes[place] = MovingBox.around((intervals[place][1] > intervals[place][0]).any(3))
                 if forward is not None:
-                    forward.step(place, clean.values, clean.errors)
+                    forward.step(place, clean)
             elif forward is not None:
-                forward.step(place, clean.values, clean.errors)
-                intervals[place] = forward.ends(place)
+                forward.step(place, clean)
+                intervals.append(forward.ends(place))
             else:
-                intervals[place] = layer.deviations(*(intervals[source] for source in layer.sources))
+                intervals.append(layer.deviations(*(intervals[source] for source in layer.sources)))
             linear = not isinstance(layer, Input | Relu | MaxPool)
-            known.widths[place] = forward.width(place) if forward and linear else _width(intervals[place])
-            for source in layer.sources:
-                if not keep and max(readers[source]) <= place:
-                    intervals.pop(source, None)
-        return known, None if forward is None else forward.margins(labels)
+            lo, hi = intervals[place]
+            known.widths[place] = forward.width(place) if forward and linear else (hi - lo).flatten(1).amax(1)
+        return known, intervals, None if forward is None else forward.margins(labels)
 
-    def _relax(
-        self, known: Known, place: int, layer: Relu | MaxPool, z: Tensor, error: Tensor, intervals: dict[int, Interval]
-    ) -> None:
-        """Relax a layer, and note how far its outputs can move."""
-        given = z, error, intervals[layer.sources[0]]
-        if isinstance(layer, Relu):
-            lines, moved = relaxation.relax_relu(layer, *given), relaxation.relu_deviations(layer, *given)
-        else:
-            lines, moved = relaxation.relax_pool(layer, *given), relaxation.pool_deviations(layer, *given)
-        known.lines[place] = Relaxation(ringed(lines.packed), lines.slopes, lines.largest)
-        intervals[place] = moved
-        known.boxes[place] = MovingBox.around((moved[1] > moved[0]).any(3))
-
-    def _wanted(self, place: int, layer: Layer, z: Tensor, error: Tensor, interval: Interval) -> Tensor:
+    def _wanted(self, place: int, layer: Relu | MaxPool, clean: Value, interval: Interval) -> Tensor:
         """Return which neurons should get better intervals."""
         source = layer.sources[0]
         if self._linear[source] and not isinstance(self.network.layers[source], Input):
             return interval[1] > interval[0]
-        if isinstance(layer, MaxPool):
-            return relaxation.contested(layer, z, error, interval)
-        assert isinstance(layer, Relu)
-        wanted = relaxation.unstable(layer, z, error, interval)
-        for reader in self.network.readers[place]:
+        wanted = relaxation.loose(layer, clean, interval)
+        for reader in self._readers[place] if isinstance(layer, Relu) else ():
             pool = self.network.layers[reader]
             if isinstance(pool, MaxPool):
-                moved = relaxation.relu_deviations(layer, z, error, interval)
-                wanted = wanted | relaxation.contested(pool, layer.forward(z), error, moved)
+                moved = relaxation.deviations(layer, clean, interval)
+                wanted = wanted | relaxation.loose(pool, Value(layer.forward(clean.value), clean.error), moved)
         return wanted
 
     def _better(
-        self, known: Known, place: int, z: Tensor, error: Tensor, interval: Interval, wanted: Tensor, layer: Layer
+        self, known: Known, place: int, clean: Value, interval: Interval, wanted: Tensor, layer: Relu | MaxPool
     ) -> Interval:
         """Narrow some intervals: first the end nearer to 0, then the other if the ReLU is still unstable."""
         if isinstance(self.network.layers[place], Input | Relu | MaxPool):
             return interval
         lo, hi = interval
-        near = z >= 0
+        near = clean.value >= 0
         lo = self._end(known, place, lo, wanted & near, 1.0)
         hi = self._end(known, place, hi, wanted & ~near, -1.0)
         if isinstance(layer, Relu) and not self._linear[place]:
-            wanted = wanted & relaxation.unstable(layer, z, error, (lo, hi))
+            wanted = wanted & relaxation.loose(layer, clean, (lo, hi))
         lo = self._end(known, place, lo, wanted & ~near, 1.0)
         return lo, self._end(known, place, hi, wanted & near, -1.0)
 
@@ -199,7 +144,7 @@ class NetworkBounds:
         tasks, y, x, c = index.unbind(1)
         shape = self.network.layers[place].shape
         origin = index[:, 1:3] if shape[0] * shape[1] > 1 else None
-        found = self._least(known, place, (c, sign), tasks, origin)
+        found = self._least(known, place, tasks, origin, *((c, None) if sign > 0 else (None, c)))
         end = end.clone()
         now = end[tasks, y, x, c]
         # Coefficients that overflow give NaN: then the end stays.
@@ -207,27 +152,27 @@ class NetworkBounds:
         return end
 
     def _least(
-        self, known: Known, place: int, a: Tensor | tuple[Tensor, float], tasks: Tensor, origin: Tensor | None
+        self, known: Known, place: int, tasks: Tensor, origin: Tensor | None, plus: Tensor | None, minus: Tensor | None
     ) -> Tensor:
-        """Return the least values of forms, batch by batch; a form may be given as a channel and a sign."""
-        step = max(1, self.size // self._costs[place])
+        """Return the least values of one channel, or of minus one, or of the difference of two, batch by batch."""
+        step, channels = max(1, self.size // self._costs[place]), self.network.layers[place].shape[2]
         found = [torch.zeros(0, dtype=torch.float64, device=tasks.device)]
         for begin in range(0, len(tasks), step):
             part = slice(begin, begin + step)
-            if isinstance(a, Tensor):
-                forms = a[part]
-            else:
-                channels = self.network.layers[place].shape[2]
-                forms = torch.zeros(len(tasks[part]), channels, dtype=torch.float64, device=tasks.device)
-                forms.scatter_(1, a[0][part, None], a[1])
-                forms = forms[:, None, None]
-            found.append(least(known, place, LinearForms(forms, tasks[part], None if origin is None else origin[part])))
+            forms = torch.zeros(len(tasks[part]), channels, dtype=torch.float64, device=tasks.device)
+            for channel, sign in ((plus, 1.0), (minus, -1.0)):
+                if channel is not None:
+                    forms.scatter_(1, channel[part, None], sign)
+            window = None if origin is None else origin[part]
+            found.append(least(known, place, LinearForms(forms[:, None, None], tasks[part], window)))
         return torch.cat(found)
 
 
-def _width(interval: Interval) -> Tensor:
-    """Return the width of each task's widest interval."""
-    return (interval[1] - interval[0]).flatten(1).amax(1)
+def _fallen(logits: Value, label: Tensor, fall: Tensor) -> Tensor:
+    """Return the margins of clean logits minus how far they can fall, rounded down."""
+    own, error = logits.value.gather(1, label), logits.error.gather(1, label)
+    slack = error + logits.error + 4 * UNIT * (own.abs() + logits.value.abs() + fall.abs())
+    return own - logits.value + fall - slack
 
 
 def _growth(layer: Layer) -> float:

@@ -4,7 +4,7 @@ import math
 import time
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -165,43 +165,35 @@ def certify(
     >>> found.lower.tolist(), found.upper.tolist(), found.status
     ([2], [2.0], ['exact'])
     """
-    certifier = Certifier(
-        model,
-        x,
-        y,
-        up_to=up_to,
-        unit=unit,
-        bounds=bounds,
-        mask=mask,
-        time_limit=time_limit,
-        total_limit=total_limit,
-        attack=attack,
-        arithmetic=arithmetic,
-    )
+    options = (up_to, unit, bounds, mask, time_limit, total_limit, attack, arithmetic)
+    certifier = Certifier(model, x, y, *options)
     with bar("certify", len(x), progress, "inputs") as advance:
         for _ in certifier.run(advance):
             pass
     return certifier.found
 
 
-def fitted(name: str, queries: int) -> Attack:
-    """Return an attack with about this many queries: as its `queries`, or as steps of 2 (with gradients) or 1."""
-    attack = get(name)
-    if queries < 20:
-        raise ValueError(f"queries={queries!r} must be a whole number, 20 or more")
-    if "queries" in attack.parameters():
-        return get(name, queries=queries)
-    if attack.steps <= MANY_STEPS:
-        return attack
-    return get(name, steps=queries // 2 if attack.needs == "gradients" else queries)
+def fitted(attack: str | Attack, queries: int) -> Attack:
+    """Return a minimum-norm attack; one given by name gets about this many queries.
 
-
-def check_kind(method: Attack) -> None:
-    """Refuse an attack that does not look for the fewest changes."""
+    They are its `queries`, or steps of 2 (with gradients) or 1.
+    """
+    name = attack if isinstance(attack, str) else ""
+    method = get(name) if isinstance(attack, str) else attack
     if method.kind != "minimum-norm":
         raise ValueError(f"{method.name} works with a fixed budget and has no fewest changes; try {method.name}-min")
+    if not name:
+        return method
+    if queries < 20:
+        raise ValueError(f"queries={queries!r} must be a whole number, 20 or more")
+    if "queries" in method.parameters():
+        return get(name, queries=queries)
+    if method.steps <= MANY_STEPS:
+        return method
+    return get(name, steps=queries // 2 if method.needs == "gradients" else queries)
 
 
+@dataclass(eq=False)
 class Certifier:
     """Certify inputs block by block; `found` holds the results so far. Options are those of `certify`.
 
@@ -209,43 +201,66 @@ class Certifier:
     examples  adversarial inputs of an earlier search, or the input itself; the model is asked about them again
     """
 
-    def __init__(
-        self,
-        model: object,
-        x: Tensor,
-        y: Tensor,
-        *,
-        up_to: int = 1,
-        unit: Unit = "feature",
-        bounds: Bounds = (0.0, 1.0),
-        mask: Tensor | None = None,
-        time_limit: float | None = None,
-        total_limit: float | None = None,
-        attack: Attack | str | None = "sigma-swap",
-        arithmetic: Arithmetic = "float32",
-        known: Tensor | None = None,
-        examples: Tensor | None = None,
-    ) -> None:
-        _check_options(up_to, time_limit, total_limit, arithmetic)
-        self.limit = math.inf if time_limit is None else time_limit
-        self.end = math.inf if total_limit is None else time.perf_counter() + total_limit
-        self.problem = problem = make_problem(x, y, bounds=bounds, unit=unit, mask=mask)
-        self.model = _torch_network(model, problem.x.device)
-        _check_box(problem, up_to)
-        self.network = trace(self.model, problem.x)
+    model: Any
+    x: Tensor
+    y: Tensor
+    up_to: int = 1
+    unit: Unit = "feature"
+    bounds: Bounds = (0.0, 1.0)
+    mask: Tensor | None = None
+    time_limit: float | None = None
+    total_limit: float | None = None
+    attack: Attack | str | None = "sigma-swap"
+    arithmetic: Arithmetic = "float32"
+    known: InitVar[Tensor | None] = None
+    examples: InitVar[Tensor | None] = None
+
+    def __post_init__(self, known: Tensor | None, examples: Tensor | None) -> None:
+        """Check the question and trace the model."""
+        self._check_options()
+        self.end = math.inf if self.total_limit is None else time.perf_counter() + self.total_limit
+        self.problem = make_problem(self.x, self.y, bounds=self.bounds, unit=self.unit, mask=self.mask)
+        self._check_box()
+        x = self.problem.x
+        self.model = understood(self.model, x.device)
+        if not isinstance(self.model, nn.Module):
+            raise TypeError(
+                f"the model is a {type(self.model).__name__}; only a torch network has layers to prove about"
+            )
+        self.network = trace(self.model, x)
         classes = self.network.layers[-1].shape[2]
         if classes < 2:
             raise ValueError("the model has one output; certify needs at least two classes")
-        check_labels(problem, classes)
-        self.attack = fitted(attack, QUERIES) if isinstance(attack, str) else attack
-        if self.attack is not None:
-            check_kind(self.attack)
-        self.found = Certificates.new(problem.x, up_to, problem.unit, known)
-        exact_float32 = problem.x.device.type == "cpu" and torch.get_float32_matmul_precision() == "highest"
-        self.rounding = arithmetic == "float32" and exact_float32
-        self.strategies: dict[int, Strategy] = {}
+        check_labels(self.problem, classes)
+        self.method = None if self.attack is None else fitted(self.attack, QUERIES)
+        self.found = Certificates.new(x, self.up_to, self.problem.unit, known)
+        exact_float32 = x.device.type == "cpu" and torch.get_float32_matmul_precision() == "highest"
+        self.rounding = self.arithmetic == "float32" and exact_float32
+        self.strategies = [Strategy(t) for t in range(1, self.up_to + 1)]
         if examples is not None:
-            self._recall(examples.to(problem.x))
+            self._recall(examples.to(x))
+
+    def _check_options(self) -> None:
+        if not integer(self.up_to) or self.up_to < 1:
+            raise ValueError(f"up_to={self.up_to!r} must be a whole number of changes, 1 or more")
+        for name in ("time_limit", "total_limit"):
+            limit = getattr(self, name)
+            if limit is not None and not (isinstance(limit, int | float) and limit > 0):
+                raise ValueError(
+                    f"{name}={limit!r} must be a number of seconds, more than 0; leave it out for no limit"
+                )
+        if self.arithmetic not in get_args(Arithmetic):
+            known = ", ".join(map(repr, get_args(Arithmetic)))
+            raise ValueError(f"arithmetic={self.arithmetic!r} is not one of {known}")
+
+    def _check_box(self) -> None:
+        problem = self.problem
+        if not len(problem):
+            raise ValueError("there are no inputs to certify: x has no rows")
+        if self.up_to > problem.sites:
+            raise ValueError(f"up_to={self.up_to} is more than the {problem.sites} {problem.unit}s of an input")
+        if not problem.domain.bounded:
+            raise ValueError("the box has no end for some feature; give finite bounds")
 
     def _recall(self, examples: Tensor) -> None:
         """Begin with the examples that lie in the box and still fool the model."""
@@ -300,94 +315,62 @@ class Certifier:
             check_output(self.model(points), expected, allowed)
 
     def _block(self, block: Tensor) -> Iterator[Tensor]:
-        """Certify some inputs, and note what is known whenever the search reports."""
+        """Certify some inputs, one change more at a time; yield them before the search and whenever it reports."""
         problem, found = self.problem.take(block), self.found
         with torch.no_grad():
             correct = self.model(problem.x).argmax(1) == problem.y
-        upper = torch.where(correct, found.upper[block], 0.0)
-        best, spent = problem.x.clone(), torch.zeros_like(upper)
-        best[correct] = found.x_adv[block][correct]
-        good = correct.nonzero()[:, 0]
-        if self.attack is not None and len(good):
+        right, wrong = block[correct], block[~correct]
+        found.correct[block], found.lower[right] = correct, found.lower[right].clamp_min(1)
+        found.lower[wrong], found.upper[wrong], found.x_adv[wrong] = 0, 0.0, problem.x[~correct]
+        if self.method is not None and len(right):
             begin = time.perf_counter()
-            self._attack(self.attack, problem.take(good), good, upper, best)
-            spent[good] = (time.perf_counter() - begin) / len(good)
-        known = torch.where(correct, found.lower[block].clamp_min(1), 0)
-        for lower, progress, over_reals in self._search(problem, known, upper, best):
-            _believe_examples(lower, upper, problem.ids)
-            found.lower[block], found.upper[block], found.x_adv[block] = lower, upper, best
-            found.correct[block], found.done[block], found.over_reals[block] = correct, True, over_reals
-            found.boxes[block], found.seconds[block] = progress.boxes, progress.seconds + spent
-            yield block
+            self._attack(self.method, right)
+            found.seconds[right] = (time.perf_counter() - begin) / len(right)
+        found.over_reals[block] |= not self.rounding
+        found.done[block] = True
+        _believe_examples(found.lower, found.upper, self.problem.ids)
+        yield block
+        question, batch = self._question(problem)
+        progress, spent = Progress(question), found.seconds[block]
+        limit = math.inf if self.time_limit is None else self.time_limit
+        for strategy in self.strategies:
+            t = strategy.t
+            rows = ((found.lower[block] == t) & (found.upper[block] > t) & ~progress.open).nonzero()[:, 0]
+            if not len(rows):
+                continue
+            search = BranchAndBound(question, progress, strategy, batch=batch, limit=limit, end=self.end)
+            for proved in search.run(rows):
+                self._compare()
+                found.lower[block[proved]] = t + 1
+                found.over_reals[block[proved]] = question.over_reals[proved]
+                met = rows[progress.found[rows]]
+                witness = progress.witness[met]
+                found.x_adv[block[met]] = witness
+                found.upper[block[met]] = problem.domain.take(met).count(witness).sites.double()
+                found.boxes[block], found.seconds[block] = progress.boxes, progress.seconds + spent
+                _believe_examples(found.lower, found.upper, self.problem.ids)
+                yield block
 
-    def _attack(self, attack: Attack, problem: Problem, good: Tensor, upper: Tensor, best: Tensor) -> None:
+    def _attack(self, attack: Attack, rows: Tensor) -> None:
         """Find upper bounds by the attack."""
-        domain = problem.domain
-        least, most = domain.user_lower, domain.user_upper
-        mask = least < most if domain.per_sample else None
-        box = least.amin(0), most.amax(0)
-        how: dict[str, Any] = {"bounds": box, "mask": mask, "unit": problem.unit, "ids": problem.ids}
+        problem, found = self.problem.take(rows), self.found
+        least, most = problem.domain.user_lower, problem.domain.user_upper
+        how: dict[str, Any] = {"bounds": (least.amin(0), most.amax(0)), "unit": problem.unit, "ids": problem.ids}
+        how["mask"] = least < most if problem.domain.per_sample else None
         result = attack.run(self.model, problem.x, problem.y, hardware=FOLDED, **how)
         changes = torch.where(result.success, result.changes.double(), math.inf)
-        better = changes < upper[good]
-        upper[good[better]], best[good[better]] = changes[better], result.x_adv[better]
+        better = changes < found.upper[rows]
+        found.upper[rows[better]], found.x_adv[rows[better]] = changes[better], result.x_adv[better]
         with torch.no_grad():
             self.network.compare(self.model(result.x_adv), result.x_adv)
 
-    def _search(
-        self, problem: Problem, lower: Tensor, upper: Tensor, best: Tensor
-    ) -> Iterator[tuple[Tensor, Progress, Tensor]]:
-        """Raise the lower bounds by search, one change more at a time; first report what is known before it."""
+    def _question(self, problem: Problem) -> tuple[Question, int]:
+        """Return what to ask the search about, and how many subproblems a batch has."""
         forms, numbers = _batch_numbers(problem.x.device)
         bounds = NetworkBounds(self.network, forms)
         ends = (problem.domain.user_lower.expand_as(problem.x), problem.domain.user_upper.expand_as(problem.x))
         question = Question(self.model, bounds, problem.x, problem.y, *ends, problem.domain.joined, self.rounding)
-        progress = Progress.new(question)
-        batch = max(16, min(4096, numbers // bounds.task_size))
-        over_reals = torch.full_like(problem.y, not self.rounding, dtype=torch.bool)
-        yield lower, progress, over_reals
-        for t in range(1, self.found.up_to + 1):
-            rows = ((lower == t) & (upper > t) & ~progress.open).nonzero()[:, 0]
-            if not len(rows):
-                continue
-            strategy = self.strategies.setdefault(t, Strategy(t))
-            search = BranchAndBound(
-                question, progress, t, batch=batch, limit=self.limit, end=self.end, strategy=strategy
-            )
-            for proved in search.run(rows):
-                self._compare()
-                lower[proved] = t + 1
-                over_reals[proved] |= question.over_reals[proved]
-                met = rows[progress.found[rows]]
-                best[met] = progress.witness[met]
-                upper[met] = problem.domain.take(met).count(best[met]).sites.double()
-                yield lower, progress, over_reals
-
-
-def _check_options(up_to: int, time_limit: float | None, total_limit: float | None, arithmetic: str) -> None:
-    if not integer(up_to) or up_to < 1:
-        raise ValueError(f"up_to={up_to!r} must be a whole number of changes, 1 or more")
-    for name, limit in (("time_limit", time_limit), ("total_limit", total_limit)):
-        if limit is not None and not (isinstance(limit, int | float) and limit > 0):
-            raise ValueError(f"{name}={limit!r} must be a number of seconds, more than 0; leave it out for no limit")
-    if arithmetic not in get_args(Arithmetic):
-        raise ValueError(f"arithmetic={arithmetic!r} is not one of {', '.join(map(repr, get_args(Arithmetic)))}")
-
-
-def _torch_network(model: object, device: torch.device) -> nn.Module:
-    found = understood(model, device)
-    if not isinstance(found, nn.Module):
-        raise TypeError(f"the model is a {type(found).__name__}; only a torch network has layers to prove about")
-    return found
-
-
-def _check_box(problem: Problem, up_to: int) -> None:
-    if not len(problem):
-        raise ValueError("there are no inputs to certify: x has no rows")
-    if up_to > problem.sites:
-        raise ValueError(f"up_to={up_to} is more than the {problem.sites} {problem.unit}s of an input")
-    if not problem.domain.bounded:
-        raise ValueError("the box has no end for some feature; give finite bounds")
+        return question, max(16, min(4096, numbers // bounds.task_size))
 
 
 def check_labels(problem: Problem, classes: int) -> None:

@@ -4,7 +4,6 @@ Many forms go back at once. A neuron of a convolution sees a window of the layer
 of that window are stored; the others are 0.
 """
 
-import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,11 +13,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sigmazero.certifier.graph import Network
-from sigmazero.certifier.layers import TINY, Add, Conv, Layer, MaxPool, Pair, Relu, Reshape, Scale, gamma, overlay
+from sigmazero.certifier.layers import Add, Conv, Layer, MaxPool, Pair, Relu, Reshape, Scale, gamma, overlay, summed
 from sigmazero.certifier.regions import OneSitePerGroup
 from sigmazero.certifier.relaxation import Relaxation
 
 Shape = tuple[int, int, int]
+TINY = 1e-200  # more than underflow can take away
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,11 +38,10 @@ class LinearForms:
         """Return the number of forms."""
         return len(self.tasks)
 
-    def take(self, x: Tensor, ring: bool = False) -> Tensor:
-        """Return the part of x (tasks, height, width, parts) in each window; with `ring`, x has a ring of zeros."""
+    def take(self, x: Tensor) -> Tensor:
+        """Return the part of x (tasks, height, width, parts) in each window; x has a ring of zeros."""
         if self.origin is None:
-            return x[self.tasks, 1:-1, 1:-1] if ring else x[self.tasks]
-        x = x if ring else ringed(x)
+            return x[self.tasks, 1:-1, 1:-1]
         _, h, w, parts = x.shape
         y, z = self._places(h - 2, w - 2)
         index = ((self.tasks[:, None] * h + y + 1)[:, :, None] * w + (z + 1)[:, None]).view(-1)
@@ -214,7 +213,7 @@ def relaxed(
     """
     forms = forms.cropped(box)
     a, n, c = forms.a, lines.slopes, lines.channels
-    packed = forms.take(lines.packed, ring=True)
+    packed = forms.take(lines.packed)
     low, high, under, over = packed.tensor_split((n * c, 2 * n * c, 2 * n * c + c), 3)
     up = a > 0
     offset = (a * torch.where(up, under, over)).sum((1, 2, 3))
@@ -248,25 +247,15 @@ def _scaled(layer: Scale, forms: LinearForms) -> LinearForms:
     """Return the forms before a scale, whose factor may differ between positions."""
     if forms.origin is None or layer.factor.ndim == 1:
         return LinearForms(forms.a * layer.factor, forms.tasks, forms.origin)
-    factor = layer.factor.expand(1, *layer.shape)
+    factor = ringed(layer.factor.expand(1, *layer.shape))
     seen = LinearForms(forms.a, torch.zeros_like(forms.tasks), forms.origin).take(factor)
     return LinearForms(forms.a * seen, forms.tasks, forms.origin)
 
 
-@functools.cache
-def _pair(pair: Pair, device: torch.device) -> Tensor:
-    """Return two numbers on a device; copying them each time would wait for everything that runs there."""
-    return torch.tensor(pair, device=device)
-
-
 def _summed(parts: Tensor, forms: LinearForms, layer: Conv | MaxPool, shape: Shape) -> LinearForms:
     """Sum overlapping windows (forms, h, w, height, width, channels) in the layer before, which has this shape."""
-    top, _, left, _ = layer.edge
-    a = overlay(parts, layer.stride, layer.dilation)
-    if forms.origin is not None:
-        begin = forms.origin * _pair(layer.stride, a.device) - _pair((top, left), a.device)
-        return LinearForms(a, forms.tasks, begin).settled(shape)
-    a = a[:, top : top + shape[0], left : left + shape[1]]
-    if a.shape[1:3] != shape[:2]:  # the last windows end before the image does
-        a = F.pad(a, (0, 0, 0, shape[1] - a.shape[2], 0, shape[0] - a.shape[1]))
-    return LinearForms(a, forms.tasks)
+    if forms.origin is None:
+        return LinearForms(summed(parts, layer, shape[:2]), forms.tasks)
+    # Column by column: a tensor of these numbers would be copied to the device each time, which waits for all its work.
+    begin = [forms.origin[:, axis] * layer.stride[axis] - layer.edge[2 * axis] for axis in (0, 1)]
+    return LinearForms(overlay(parts, layer), forms.tasks, torch.stack(begin, 1)).settled(shape)

@@ -7,7 +7,7 @@ another tensor reads, and values that leave torch.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from sigmazero.certifier.layers import UNIT, Add, Conv, Input, Layer, MaxPool, Relu, Reshape, Scale
+from sigmazero.certifier.layers import UNIT, Add, Conv, Input, Layer, MaxPool, Pair, Relu, Reshape, Scale, Value
 from sigmazero.core.messages import one_line
 
 ROWS = 3  # rows of the traced input: a size that few networks have elsewhere
@@ -39,6 +39,12 @@ class UnknownOperation(ValueError):
     """The network has an operation that no bounds are known for."""
 
 
+def require(known: bool, refusal: str) -> None:
+    """Refuse a network unless something about it is known."""
+    if not known:
+        raise UnknownOperation(refusal)
+
+
 @dataclass(frozen=True)
 class Network:
     """Layers in the order of computation, from the input to the logits.
@@ -51,34 +57,27 @@ class Network:
     softmax: str = ""
     unit: float = UNITS[torch.float32]
 
-    @property
-    def readers(self) -> list[list[int]]:
-        """Return which layers read each layer."""
-        found: list[list[int]] = [[] for _ in self.layers]
-        for place, layer in enumerate(self.layers):
-            for source in layer.sources:
-                found[source].append(place)
-        return found
-
-    def values(self, x: Tensor, tick: Callable[[], None] = lambda: None) -> tuple[list[Tensor], list[Tensor]]:
-        """Return every layer's values for inputs (rows, height, width, channels), and how far each may be off.
+    def values(self, x: Tensor, tick: Callable[[], None] = lambda: None) -> list[Value]:
+        """Return every layer's values for inputs (rows, height, width, channels).
 
         tick   called before every layer
         """
-        values, errors = [x], [torch.zeros_like(x)]
-        for layer in self.layers[1:]:
-            tick()
-            assert not isinstance(layer, Input)
-            forward: Any = layer.forward
-            values.append(forward(*(values[source] for source in layer.sources)))
-            given = [part for source in layer.sources for part in (values[source].abs(), errors[source])]
-            errors.append(layer.error(values[-1].abs(), UNIT, *given))
-        return values, errors
+        found = [Value(x, torch.zeros_like(x))]
+        with torch.inference_mode():
+            for layer in self.layers[1:]:
+                assert not isinstance(layer, Input)
+                tick()
+                given = [found[source] for source in layer.sources]
+                forward: Any = layer.forward
+                value = forward(*(each.value for each in given))
+                parts = [part for each in given for part in (each.value.abs(), each.error)]
+                found.append(Value(value, layer.error(value.abs(), UNIT, *parts)))
+        return found
 
     def expected(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """Return the output at points in torch's layout, and how far the model may be from it."""
-        values, errors = self.values(image(points.double()))
-        ours, rounding = values[-1][:, 0, 0], errors[-1][:, 0, 0] / UNIT
+        logits = self.values(image(points.double()))[-1]
+        ours, rounding = logits.value[:, 0, 0], logits.error[:, 0, 0] / UNIT
         each, share = ROUNDED.get(points.device.type, COARSE)
         allowed = torch.minimum(each * rounding, share * ours.abs().max())
         if self.softmax:
@@ -93,11 +92,11 @@ class Network:
 
 def check_output(output: Tensor, expected: Tensor, allowed: Tensor) -> None:
     """Refuse a model whose output differs from the expected one."""
-    if not bool(((output.double() - expected).abs() <= allowed).all()):
-        raise UnknownOperation(
-            "the traced layers do not reproduce the model's output at a point of the box; "
-            "does its control flow depend on data, on the batch or on earlier calls?"
-        )
+    require(
+        bool(((output.double() - expected).abs() <= allowed).all()),
+        "the traced layers do not reproduce the model's output at a point of the box; "
+        "does its control flow depend on data, on the batch or on earlier calls?",
+    )
 
 
 def trace(model: nn.Module, x: Tensor) -> Network:
@@ -152,56 +151,58 @@ def _check_steady(model: nn.Module, network: Network, x: Tensor) -> None:
         network.compare(first, points)
 
 
-def _read(program: Any, sample: Tensor) -> Network:
+def _read(program: torch.fx.GraphModule, sample: Tensor) -> Network:
     """Return the layers of a traced program."""
-    layers = Layers(sample, [Input(shape_of(sample))])
-    known: dict[Any, Any] = {}
-    casts: list[torch.autocast] = []  # entered by the program and not left
+    reader = _Reader(program, sample)
     try:
-        for node in program.graph.nodes:
-            if node.op == "placeholder":
-                known[node] = Traced(0, sample.clone())
-            elif node.op == "get_attr":
-                known[node] = getattr(program, node.target)
-            elif node.op == "call_function":
-                args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda each: known[each])
-                known[node] = _called(layers, node.target, args, kwargs)
-                casts = [cast for cast in casts if not any(cast is given for given in args)]
-                casts += [known[node]] if isinstance(known[node], torch.autocast) else []
+        found = reader.run(Traced(0, sample.clone()))
     finally:
-        for cast in reversed(casts):  # where the program is refused halfway
+        for cast in reversed(reader.casts):  # where the program is refused halfway
             cast.__exit__(None, None, None)
-    (answer,) = next(node for node in program.graph.nodes if node.op == "output").args
-    found = known[answer] if isinstance(answer, torch.fx.Node) else None
-    if not isinstance(found, Traced) or found.sample.ndim != 2:
-        raise UnknownOperation("the model's output is not a row of logits for each input")
-    if found.place != len(layers.found) - 1:  # other values were computed after the logits
-        layers.scale(found.sample, found.place, 1.0)
-    return Network(tuple(layers.found), found.ending, layers.unit)
+    logits = isinstance(found, Traced) and found.sample.ndim == 2
+    require(logits, "the model's output is not a row of logits for each input")
+    if found.place != len(reader.layers) - 1:  # other values were computed after the logits
+        Call(reader.layers, found.sample).scale(found, 1.0)
+    return Network(tuple(reader.layers), found.ending, reader.unit)
 
 
-def _called(layers: "Layers", target: Any, args: Any, kwargs: Any) -> Any:
-    """Return the result of a call: a constant, or a value that depends on the input."""
-    given: list[Traced] = []
-    torch.fx.node.map_aggregate((args, kwargs), lambda a: given.append(a) if isinstance(a, Traced) else None)
-    plain: Any = torch.fx.node.map_aggregate((args, kwargs), lambda a: a.sample if isinstance(a, Traced) else a)
-    if not given:
-        return target(*plain[0], **plain[1])
-    name = str(target).removeprefix("aten.").rpartition(".")[0].lstrip("_")
-    make = OPERATIONS.get(name) or OPERATIONS.get(name.rstrip("_"))
-    softmax = next((each.ending for each in given if each.ending), "")
-    if make is None or (softmax and make is not _same):
-        where = f"after {softmax}, " if softmax else ""
-        raise UnknownOperation(f"{where}the operation {target} is not known here; what can be certified: {KNOWN}")
-    found = target(*plain[0], **plain[1])  # shapes are torch's own
-    if found.dtype not in UNITS:
-        raise UnknownOperation(f"values become {found.dtype}, which rounds them; float32 and float64 can be certified")
-    layers.unit = max(layers.unit, UNITS[found.dtype])
-    try:
-        place = make(layers, found, *args, **kwargs)
-    except TypeError as error:
-        raise UnknownOperation(f"the operation {target} with these settings is not known here") from error
-    return Traced(place, found, name if name in SOFTMAX else softmax)
+class _Reader(torch.fx.Interpreter):
+    """Run a program with places of layers where it has values computed from the input."""
+
+    def __init__(self, program: torch.fx.GraphModule, sample: Tensor) -> None:
+        super().__init__(program)
+        self.extra_traceback = False
+        self.layers: list[Layer] = [Input(shape_of(sample))]
+        self.unit = UNIT  # the largest of the computed values
+        self.casts: list[torch.autocast] = []  # entered by the program and not left
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        """Return the result of a call: a constant, or a value that depends on the input."""
+        given = [each for each in tree_leaves((args, kwargs)) if isinstance(each, Traced)]
+        if given:
+            return self._computed(target, args, kwargs, next((each.ending for each in given if each.ending), ""))
+        found = target(*args, **kwargs)
+        self.casts = [cast for cast in self.casts if not any(cast is each for each in args)]
+        self.casts += [found] if isinstance(found, torch.autocast) else []
+        return found
+
+    def _computed(self, target: Any, args: Any, kwargs: Any, softmax: str) -> "Traced":
+        """Return the result of a call with values that depend on the input, perhaps after a softmax."""
+        name = str(target).removeprefix("aten.").rpartition(".")[0].lstrip("_")
+        read: Any = getattr(Call, f"_read_{name}", None) or getattr(Call, f"_read_{name.rstrip('_')}", None)
+        if read is None or (softmax and read is not Call._read_clone):
+            where = f"after {softmax}, " if softmax else ""
+            raise UnknownOperation(f"{where}the operation {target} is not known here; what can be certified: {KNOWN}")
+        plain, named = tree_map_only(Traced, lambda each: each.sample, (args, kwargs))
+        found = target(*plain, **named)  # shapes are torch's own
+        kept = found.dtype in UNITS
+        require(kept, f"values become {found.dtype}, which rounds them; float32 and float64 can be certified")
+        self.unit = max(self.unit, UNITS[found.dtype])
+        try:
+            place = read(Call(self.layers, found), *args, **kwargs)
+        except TypeError as error:
+            raise UnknownOperation(f"the operation {target} with these settings is not known here") from error
+        return Traced(place, found, name if name in SOFTMAX else softmax)
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,24 +214,183 @@ class Traced:
     ending: str = ""
 
 
-@dataclass(eq=False)
-class Layers:
-    """The layers read so far, and the largest unit of rounding among their values."""
+@dataclass(frozen=True, eq=False)
+class Call:
+    """A call in the program: the layers read before it, and what it returns for the traced input.
 
-    like: Tensor
-    found: list[Layer] = field(default_factory=list)
-    unit: float = UNIT
+    `_read_NAME` reads the operation of this name; all others are not known.
+    """
+
+    layers: list[Layer]
+    found: Tensor
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Return height, width and channels of one row of the result."""
+        return shape_of(self.found)
 
     def add(self, layer: Layer) -> int:
         """Add a layer and return its place."""
-        self.found.append(layer)
-        return len(self.found) - 1
+        self.layers.append(layer)
+        return len(self.layers) - 1
 
-    def scale(self, sample: Tensor, place: int, factor: Any, shift: Any = 0.0) -> int:
+    def scale(self, x: Traced, factor: Any, shift: Any = 0.0) -> int:
         """Add a product with a factor and a sum with a shift: a number, or one for each value."""
-        like = self.like.new_ones(1, dtype=torch.float64)
-        numbers = like * factor, like * shift
-        return self.add(Scale(shape_of(sample), (place,), numbers[0], numbers[1], numbers[1].abs()))
+        same = x.sample.shape == self.found.shape
+        require(same, "broadcasting a computed value to a larger shape is not known here")
+        factor, shift = (self.found.new_ones(1, dtype=torch.float64) * each for each in (factor, shift))
+        return self.add(Scale(self.shape, (x.place,), factor, shift, shift.abs()))
+
+    def mean(self, x: Traced, kernel: Pair, stride: Pair, edge: tuple[int, int, int, int] = EDGE) -> int:
+        """Add means of windows."""
+        require_image(x)
+        channels, like = self.layers[x.place].shape[2], self.found.new_empty(0, dtype=torch.float64)
+        weight = like.new_full((channels, 1, *kernel, 1), 1 / math.prod(kernel))
+        return self.add(Conv(self.shape, (x.place,), weight, like.new_zeros(channels), stride, edge))
+
+    def constant(self, number: Any) -> Tensor:
+        """Return a constant in the layout of our values, without rows."""
+        tensor = torch.as_tensor(number, dtype=torch.float64, device=self.found.device)
+        return image(tensor.expand(self.found.shape)[:1].contiguous())[0]
+
+    def _read_linear(self, x: Traced, weight: Tensor, bias: Tensor | None = None) -> int:
+        known = isinstance(x, Traced) and not isinstance(weight, Traced) and x.sample.ndim == 2
+        require(known, "a linear layer is known here for one vector per input only")
+        before, source = self.layers[x.place], x.place
+        h, w, c = before.shape
+        if isinstance(before, Reshape):  # a linear layer of an image: its window is the whole image
+            source, (h, w, c) = before.sources[0], before.before
+        inner = weight.double().reshape(-1, c, h, w).permute(0, 2, 3, 1)[None].contiguous()
+        return self.add(Conv(self.shape, (source,), inner, _bias(bias, weight)))
+
+    def _read_addmm(self, bias: Tensor, x: Traced, weight: Tensor, **more: Any) -> int:
+        require(not more and not isinstance(bias, Traced), "a matrix product with own factors is not known here")
+        return self._read_linear(x, weight.T, bias.expand(weight.shape[1]))
+
+    def _read_matmul(self, x: Traced, weight: Tensor) -> int:
+        require(
+            not isinstance(weight, Traced) and weight.ndim == 2, "a product of two computed matrices is not known here"
+        )
+        return self._read_linear(x, weight.T)
+
+    _read_mm = _read_matmul
+
+    def _read_conv2d(
+        self, x: Traced, weight: Tensor, bias: Any = None, stride: Any = 1, padding: Any = 0, *how: Any
+    ) -> int:
+        require_image(x)
+        require(not isinstance(weight, Traced), "a convolution with computed weights is not known here")
+        dilation, groups = _settings(how, 1, 1)
+        own = weight.double().reshape(groups, -1, *weight.shape[1:]).permute(0, 1, 3, 4, 2).contiguous()
+        edge = _named(padding, weight, _pair(dilation)) if isinstance(padding, str) else _around(padding)
+        return self.add(Conv(self.shape, (x.place,), own, _bias(bias, weight), _pair(stride), edge, _pair(dilation)))
+
+    def _read_constant_pad_nd(self, x: Traced, pad: Any, *how: Any, **more: Any) -> int:
+        """Read zero padding as windows of one value, with an edge."""
+        left, right, top, bottom, *others = [*pad, 0, 0][: max(4, len(pad))]
+        zeros = all(each in (0, None, "constant") for each in (*how, *more.values()))
+        known = zeros and not any(others) and min(left, right, top, bottom) >= 0
+        require(known, "padding other than of height and width with zeros is not known here")
+        return self.mean(x, (1, 1), (1, 1), (top, bottom, left, right))
+
+    _read_pad = _read_constant_pad_nd
+
+    def _read_relu(self, x: Traced) -> int:
+        return self.add(Relu(self.shape, (x.place,)))
+
+    def _read_leaky_relu(self, x: Traced, slope: float = 0.01) -> int:
+        require(0 <= slope <= 1, f"a LeakyReLU of slope {slope} is not known here; one between 0 and 1 is")
+        return self.add(Relu(self.shape, (x.place,), float(slope)))
+
+    def _read_batch_norm(self, x: Traced, *given: Any) -> int:
+        weight, bias, mean, variance, training, _momentum, eps, *_ = given
+        if training or mean is None or variance is None:
+            raise ValueError(
+                "a batch norm is in training mode: its output depends on the batch; call model.eval() first"
+            )
+        factor = (1.0 if weight is None else weight.double()) / (variance.double() + eps).sqrt()
+        least = torch.zeros_like(factor) if bias is None else bias.double()
+        size = least.abs() + (mean.double() * factor).abs()
+        return self.add(Scale(self.shape, (x.place,), factor, least - mean.double() * factor, size))
+
+    def _read_add(self, x: Any, other: Any, *, alpha: float = 1) -> int:
+        factor = float(alpha)
+        if isinstance(x, Traced) and isinstance(other, Traced):
+            same = x.sample.shape == other.sample.shape
+            require(same, "a sum of two computed values with different shapes is not known here")
+            second = other.place if factor == 1 else self.scale(other, factor)
+            return self.add(Add(self.shape, (x.place, second)))
+        if isinstance(x, Traced):
+            return self.scale(x, 1.0, self.constant(other) * factor)
+        return self.scale(other, factor, self.constant(x))
+
+    def _read_sub(self, x: Any, other: Any, *, alpha: float = 1) -> int:
+        return self._read_add(x, other, alpha=-alpha)
+
+    def _read_mul(self, x: Any, other: Any) -> int:
+        both = isinstance(x, Traced) and isinstance(other, Traced)
+        require(not both, "a product of two computed values is not known here")
+        value, number = (x, other) if isinstance(x, Traced) else (other, x)
+        return self.scale(value, self.constant(number))
+
+    def _read_div(self, x: Any, other: Any, **more: Any) -> int:
+        known = isinstance(x, Traced) and not isinstance(other, Traced) and not more
+        require(known, "a division by a computed value, or with rounding, is not known here")
+        return self.scale(x, 1 / self.constant(other))
+
+    def _read_neg(self, x: Traced) -> int:
+        return self.scale(x, -1.0)
+
+    def _read_dropout(self, x: Traced, share: float, training: bool) -> int:
+        if training and share > 0:
+            raise ValueError("dropout is active, so the model's answers are random; call model.eval() first")
+        return x.place
+
+    _read_feature_dropout = _read_alpha_dropout = _read_dropout
+
+    def _read_clone(self, x: Traced, *rest: Any, **more: Any) -> int:
+        return x.place if self.found.dtype == x.sample.dtype else self.scale(x, 1.0)  # a cast rounds
+
+    _read_contiguous = _read_detach = _read_alias = _read_lift_fresh_copy = _read_to = _read_to_copy = _read_clone
+
+    def _read_softmax(self, x: Traced, dim: int, *rest: Any) -> int:
+        """Leave out a softmax over the classes: the largest logit stays the largest. It must come last."""
+        require(x.sample.ndim == 2 and dim % 2 == 1, "a softmax is known here only over the classes, at the end")
+        return x.place
+
+    _read_log_softmax = _read_softmax
+
+    def _read_view(self, x: Traced, *rest: Any, **more: Any) -> int:
+        before = self.layers[x.place].shape
+        return x.place if before == self.shape else self.add(Reshape(self.shape, (x.place,), before))
+
+    _read_reshape = _read_flatten = _read_unflatten = _read_squeeze = _read_unsqueeze = _read_unsafe_view = _read_view
+
+    def _read_avg_pool2d(self, x: Traced, kernel: Any, stride: Any = (), padding: Any = 0, *how: Any) -> int:
+        edge = _around(padding)
+        ceil_mode, counts_edge, divisor = _settings(how, False, True, None)
+        known = not ceil_mode and not divisor and (counts_edge or not any(edge))
+        require(known, "an average pool with ceil_mode, a divisor of its own or uncounted padding is not known here")
+        return self.mean(x, _pair(kernel), _pair(stride or kernel), edge)
+
+    def _read_adaptive_avg_pool2d(self, x: Traced, size: Any) -> int:
+        require_image(x)
+        (h, w, _), (rows, columns, _) = self.layers[x.place].shape, self.shape
+        known = h % rows == w % columns == 0
+        require(known, f"an adaptive pool from {h} x {w} to {rows} x {columns} has uneven windows")
+        return self.mean(x, (h // rows, w // columns), (h // rows, w // columns))
+
+    def _read_mean(self, x: Traced, dims: Any = None, keepdim: bool = False, **more: Any) -> int:
+        known = x.sample.ndim == 4 and sorted(d % 4 for d in dims or ()) == [2, 3]
+        require(known, f"a mean over the dimensions {dims} is not known here; over height and width it is")
+        return self.mean(x, self.layers[x.place].shape[:2], (1, 1))
+
+    def _read_max_pool2d(self, x: Traced, kernel: Any, stride: Any = (), padding: Any = 0, *how: Any) -> int:
+        require_image(x)
+        dilation, ceil_mode = _settings(how, 1, False)
+        require(not ceil_mode, "a max pool with ceil_mode is not known here")
+        sizes = _pair(kernel), _pair(stride or kernel), _around(padding), _pair(dilation)
+        return self.add(MaxPool(self.shape, (x.place,), *sizes))
 
 
 def image(x: Tensor) -> Tensor:
@@ -240,105 +400,36 @@ def image(x: Tensor) -> Tensor:
 
 def shape_of(sample: Tensor) -> tuple[int, int, int]:
     """Return height, width and channels of one row."""
-    if sample.ndim not in (2, 3, 4) or len(sample) != ROWS:
-        raise UnknownOperation(f"values of shape {tuple(sample.shape)} occur; vectors and images can be certified")
+    known = sample.ndim in (2, 3, 4) and len(sample) == ROWS
+    require(known, f"values of shape {tuple(sample.shape)} occur; vectors and images can be certified")
     _, h, w, c = image(sample).shape
     return h, w, c
 
 
-OPERATIONS: dict[str, Callable[..., int]] = {}
+def require_image(x: Traced) -> None:
+    """Refuse windows of values without channels: torch would take the rows for channels."""
+    shape = tuple(x.sample.shape[1:])
+    require(len(shape) == 3, f"windows of values of shape {shape} are not known here; (channels, height, width) are")
 
 
-def operation(*names: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Register a function that reads these operations of torch."""
-
-    def note(function: Callable[..., int]) -> Callable[..., int]:
-        OPERATIONS.update(dict.fromkeys(names, function))
-        return function
-
-    return note
-
-
-@operation("linear")
-def _linear(layers: Layers, found: Tensor, x: Traced, weight: Tensor, bias: Tensor | None = None) -> int:
-    if not isinstance(x, Traced) or isinstance(weight, Traced) or x.sample.ndim != 2:
-        raise UnknownOperation("a linear layer is known here for one vector per input only")
-    before, source = layers.found[x.place], x.place
-    h, w, c = before.shape
-    if isinstance(before, Reshape):  # a linear layer of an image: its window is the whole image
-        source, (h, w, c) = before.sources[0], before.before
-    inner = weight.double().reshape(-1, c, h, w).permute(0, 2, 3, 1)[None].contiguous()
-    return layers.add(Conv(shape_of(found), (source,), inner, _bias(bias, weight)))
-
-
-@operation("addmm")
-def _addmm(layers: Layers, found: Tensor, bias: Tensor, x: Traced, weight: Tensor, **more: Any) -> int:
-    if more or isinstance(bias, Traced):
-        raise UnknownOperation("a matrix product with own factors is not known here")
-    return _linear(layers, found, x, weight.T, bias.expand(weight.shape[1]))
-
-
-@operation("matmul", "mm")
-def _matmul(layers: Layers, found: Tensor, x: Traced, weight: Tensor) -> int:
-    if not isinstance(x, Traced) or isinstance(weight, Traced) or weight.ndim != 2:
-        raise UnknownOperation("a product of two computed matrices is not known here")
-    return _linear(layers, found, x, weight.T)
-
-
-@operation("conv2d")
-def _conv(
-    layers: Layers,
-    found: Tensor,
-    x: Traced,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> int:
-    _images(x)
-    if isinstance(weight, Traced):
-        raise UnknownOperation("a convolution with computed weights is not known here")
-    own = weight.double().reshape(groups, -1, *weight.shape[1:]).permute(0, 1, 3, 4, 2).contiguous()
-    edge = _named(padding, weight, _pair(dilation)) if isinstance(padding, str) else _around(padding)
-    how = _pair(stride), edge, _pair(dilation)
-    return layers.add(Conv(shape_of(found), (x.place,), own, _bias(bias, weight), *how))
-
-
-def _named(padding: str, weight: Tensor, dilation: tuple[int, int]) -> tuple[int, int, int, int]:
+def _named(padding: str, weight: Tensor, dilation: Pair) -> tuple[int, int, int, int]:
     """Return the edge of "same" or "valid"; torch adds an odd zero below and at the right."""
     if padding == "valid":
         return EDGE
-    if padding != "same":
-        raise UnknownOperation(f"a convolution with padding={padding!r} is not known here; 'same' and 'valid' are")
     high, wide = (step * (size - 1) for step, size in zip(dilation, weight.shape[2:], strict=True))
     return high // 2, high - high // 2, wide // 2, wide - wide // 2
-
-
-@operation("constant_pad_nd", "pad")
-def _zeros_around(layers: Layers, found: Tensor, x: Traced, pad: Any, *how: Any, **more: Any) -> int:
-    """Read zero padding as windows of one value, with an edge."""
-    _images(x)
-    left, right, top, bottom, *others = [*pad, 0, 0][: max(4, len(pad))]
-    mode = [each for each in (*how, *more.values()) if each not in (0, None, "constant")]
-    if mode or any(others) or min(left, right, top, bottom) < 0:
-        raise UnknownOperation("padding other than of height and width with zeros is not known here")
-    return _mean(layers, found, x, (1, 1), (1, 1), (top, bottom, left, right))
-
-
-def _images(x: Traced) -> None:
-    """Refuse values without channels: torch would take the rows for channels."""
-    if x.sample.ndim != 4:
-        shape = tuple(x.sample.shape[1:])
-        raise UnknownOperation(f"windows of values of shape {shape} are not known here; (channels, height, width) are")
 
 
 def _bias(bias: Tensor | None, weight: Tensor) -> Tensor:
     return torch.zeros(len(weight), dtype=torch.float64, device=weight.device) if bias is None else bias.double()
 
 
-def _pair(value: Any) -> tuple[int, int]:
+def _settings(given: tuple[Any, ...], *usual: Any) -> list[Any]:
+    """Return settings, with the usual ones where the program ends before them."""
+    return [*given, *usual[len(given) :]]
+
+
+def _pair(value: Any) -> Pair:
     given = list(value) if isinstance(value, list | tuple) else [value]
     return given[0], given[-1]
 
@@ -346,178 +437,6 @@ def _pair(value: Any) -> tuple[int, int]:
 def _around(padding: Any) -> tuple[int, int, int, int]:
     high, wide = _pair(padding)
     return high, high, wide, wide
-
-
-@operation("relu")
-def _relu(layers: Layers, found: Tensor, x: Traced) -> int:
-    return layers.add(Relu(shape_of(found), (x.place,)))
-
-
-@operation("leaky_relu")
-def _leaky(layers: Layers, found: Tensor, x: Traced, slope: float = 0.01) -> int:
-    if not 0 <= slope <= 1:
-        raise UnknownOperation(f"a LeakyReLU of slope {slope} is not known here; one between 0 and 1 is")
-    return layers.add(Relu(shape_of(found), (x.place,), float(slope)))
-
-
-@operation("batch_norm")
-def _norm(
-    layers: Layers,
-    found: Tensor,
-    x: Traced,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    mean: Tensor | None,
-    variance: Tensor | None,
-    training: bool,
-    momentum: float,
-    eps: float,
-    *rest: Any,
-) -> int:
-    if training or mean is None or variance is None:
-        raise ValueError("a batch norm is in training mode: its output depends on the batch; call model.eval() first")
-    factor = (1.0 if weight is None else weight.double()) / (variance.double() + eps).sqrt()
-    least = torch.zeros_like(factor) if bias is None else bias.double()
-    size = least.abs() + (mean.double() * factor).abs()
-    return layers.add(Scale(shape_of(found), (x.place,), factor, least - mean.double() * factor, size))
-
-
-@operation("add")
-def _sum(layers: Layers, found: Tensor, x: Any, other: Any, *, alpha: float = 1) -> int:
-    factor = float(alpha)
-    if isinstance(x, Traced) and isinstance(other, Traced):
-        if x.sample.shape != other.sample.shape:
-            raise UnknownOperation("a sum of two computed values with different shapes is not known here")
-        second = other.place if factor == 1 else layers.scale(found, other.place, factor)
-        return layers.add(Add(shape_of(found), (x.place, second)))
-    if isinstance(x, Traced):
-        return layers.scale(found, _whole(x, found), 1.0, _constant(other, found) * factor)
-    return layers.scale(found, _whole(other, found), factor, _constant(x, found))
-
-
-@operation("sub")
-def _difference(layers: Layers, found: Tensor, x: Any, other: Any, *, alpha: float = 1) -> int:
-    return _sum(layers, found, x, other, alpha=-alpha)
-
-
-@operation("mul")
-def _product(layers: Layers, found: Tensor, x: Any, other: Any) -> int:
-    if isinstance(x, Traced) and isinstance(other, Traced):
-        raise UnknownOperation("a product of two computed values is not known here")
-    value, number = (x, other) if isinstance(x, Traced) else (other, x)
-    return layers.scale(found, _whole(value, found), _constant(number, found))
-
-
-@operation("div")
-def _quotient(layers: Layers, found: Tensor, x: Any, other: Any, **more: Any) -> int:
-    if not isinstance(x, Traced) or isinstance(other, Traced) or more:
-        raise UnknownOperation("a division by a computed value, or with rounding, is not known here")
-    return layers.scale(found, _whole(x, found), 1 / _constant(other, found))
-
-
-@operation("neg")
-def _negative(layers: Layers, found: Tensor, x: Traced) -> int:
-    return layers.scale(found, x.place, -1.0)
-
-
-def _whole(value: Traced, found: Tensor) -> int:
-    if value.sample.shape != found.shape:
-        raise UnknownOperation("broadcasting a computed value to a larger shape is not known here")
-    return value.place
-
-
-def _constant(number: Any, found: Tensor) -> Tensor:
-    """Return a constant in the layout of our values, without rows."""
-    tensor = torch.as_tensor(number, dtype=torch.float64, device=found.device)
-    return image(tensor.expand(found.shape)[:1].contiguous())[0]
-
-
-@operation("dropout", "feature_dropout", "alpha_dropout")
-def _dropout(layers: Layers, found: Tensor, x: Traced, share: float, training: bool) -> int:
-    if training and share > 0:
-        raise ValueError("dropout is active, so the model's answers are random; call model.eval() first")
-    return x.place
-
-
-@operation("clone", "contiguous", "detach", "alias", "lift_fresh_copy", "to", "to_copy")
-def _same(layers: Layers, found: Tensor, x: Traced, *rest: Any, **more: Any) -> int:
-    return x.place if found.dtype == x.sample.dtype else layers.scale(found, x.place, 1.0)  # a cast rounds
-
-
-@operation(*SOFTMAX)
-def _softmax(layers: Layers, found: Tensor, x: Traced, dim: int, *rest: Any) -> int:
-    """Leave out a softmax over the classes: the largest logit stays the largest. It must come last."""
-    if x.sample.ndim != 2 or dim % 2 != 1:
-        raise UnknownOperation("a softmax is known here only over the classes, at the end")
-    return x.place
-
-
-@operation("view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "unsafe_view")
-def _reshape(layers: Layers, found: Tensor, x: Traced, *rest: Any, **more: Any) -> int:
-    before, after = layers.found[x.place].shape, shape_of(found)
-    return x.place if before == after else layers.add(Reshape(after, (x.place,), before))
-
-
-@operation("avg_pool2d")
-def _average(
-    layers: Layers,
-    found: Tensor,
-    x: Traced,
-    kernel: Any,
-    stride: Any = (),
-    padding: Any = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> int:
-    _images(x)
-    edge = _around(padding)
-    if ceil_mode or divisor_override or (not count_include_pad and any(edge)):
-        raise UnknownOperation("an average pool with ceil_mode, a divisor of its own or uncounted padding is not known")
-    return _mean(layers, found, x, _pair(kernel), _pair(stride or kernel), edge)
-
-
-@operation("adaptive_avg_pool2d")
-def _adaptive(layers: Layers, found: Tensor, x: Traced, size: Any) -> int:
-    _images(x)
-    h, w, _ = layers.found[x.place].shape
-    if h % found.shape[2] or w % found.shape[3]:
-        raise UnknownOperation(f"an adaptive pool from {h} x {w} to {tuple(found.shape[2:])} has uneven windows")
-    kernel = h // found.shape[2], w // found.shape[3]
-    return _mean(layers, found, x, kernel, kernel, EDGE)
-
-
-@operation("mean")
-def _means(layers: Layers, found: Tensor, x: Traced, dims: Any = None, keepdim: bool = False, **more: Any) -> int:
-    if x.sample.ndim != 4 or sorted(d % 4 for d in dims or ()) != [2, 3]:
-        raise UnknownOperation(f"a mean over the dimensions {dims} is not known here; over height and width it is")
-    h, w, _ = layers.found[x.place].shape
-    return _mean(layers, found, x, (h, w), (1, 1), EDGE)
-
-
-def _mean(layers: Layers, found: Tensor, x: Traced, kernel: Any, stride: Any, edge: Any) -> int:
-    channels = layers.found[x.place].shape[2]
-    like = torch.zeros(channels, dtype=torch.float64, device=found.device)
-    weight = torch.full((channels, 1, *kernel, 1), 1 / math.prod(kernel), dtype=torch.float64, device=found.device)
-    return layers.add(Conv(shape_of(found), (x.place,), weight, like, stride, edge))
-
-
-@operation("max_pool2d")
-def _largest(
-    layers: Layers,
-    found: Tensor,
-    x: Traced,
-    kernel: Any,
-    stride: Any = (),
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-) -> int:
-    _images(x)
-    if ceil_mode:
-        raise UnknownOperation("a max pool with ceil_mode is not known here")
-    how = _pair(kernel), _pair(stride or kernel), _around(padding), _pair(dilation)
-    return layers.add(MaxPool(shape_of(found), (x.place,), *how))
 
 
 class _Watch(TorchFunctionMode):

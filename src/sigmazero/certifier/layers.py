@@ -11,6 +11,7 @@ formulas bound the error of the model itself, which computes in float32.
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +20,6 @@ from torch import Tensor
 Interval = tuple[Tensor, Tensor]
 Pair = tuple[int, int]
 UNIT = 2.0**-53  # the largest relative error of one operation in float64
-TINY = 1e-200  # more than underflow can take away
 
 
 def gamma(terms: int, unit: float = UNIT, more: int = 16) -> float:
@@ -36,6 +36,17 @@ def widened(lo: Tensor, hi: Tensor, relative: float) -> Interval:
     """Widen intervals by a share of their width; intervals of width 0 stay."""
     slack = (hi - lo) * relative
     return lo - slack, hi + slack
+
+
+class Value(NamedTuple):
+    """A layer's values (rows, height, width, channels), and how far each may be off."""
+
+    value: Tensor
+    error: Tensor
+
+    def of(self, rows: Tensor) -> "Value":
+        """Return the values of some rows."""
+        return Value(self.value[rows], self.error[rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,12 +262,21 @@ def windows(
     return seen[..., :: dilation[0], :: dilation[1]].permute(0, 1, 2, 4, 5, 3)
 
 
-def overlay(parts: Tensor, stride: Pair, dilation: Pair) -> Tensor:
-    """Sum windows (rows, h, w, height, width, channels) where they overlap."""
+def summed(parts: Tensor, layer: Conv | MaxPool, shape: Pair) -> Tensor:
+    """Sum windows (rows, h, w, height, width, channels) of a layer in the image before it, which has this shape."""
+    top, _, left, _ = layer.edge
+    a = overlay(parts, layer)[:, top : top + shape[0], left : left + shape[1]]
+    if a.shape[1:3] != shape:  # the last windows end before the image does
+        a = F.pad(a, (0, 0, 0, shape[1] - a.shape[2], 0, shape[0] - a.shape[1]))
+    return a
+
+
+def overlay(parts: Tensor, layer: Conv | MaxPool) -> Tensor:
+    """Sum windows (rows, h, w, height, width, channels) of a layer where they overlap."""
     rows, h, w, high, wide, channels = parts.shape
-    if h == w == 1 and dilation == (1, 1):
+    if h == w == 1 and layer.dilation == (1, 1):
         return parts[:, 0, 0]
-    (s, t), (d, e) = stride, dilation
+    (s, t), (d, e) = layer.stride, layer.dilation
     size = (h - 1) * s + (high - 1) * d + 1, (w - 1) * t + (wide - 1) * e + 1
     total = parts.new_zeros(rows, *size, channels)
     for i in range(high):

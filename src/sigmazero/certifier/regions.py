@@ -130,7 +130,7 @@ class OneSitePerGroup:
     def _window_gains(self, forms: "LinearForms") -> Tensor:
         """Return the largest gain of each group for forms in windows."""
         channels, first = forms.a.shape[3], self._first[forms.tasks]
-        low, high, group_of = forms.take(self._ringed, ring=True).tensor_split((channels, 2 * channels), 3)
+        low, high, group_of = forms.take(self._ringed).tensor_split((channels, 2 * channels), 3)
         gain = gains(forms.a, low, high)
         gain = (gain.sum(3) if self.pixels else gain).flatten(1)
         label = group_of.flatten(1) - 1

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sigmazero.certifier.layers import UNIT, Interval, MaxPool, Relu
+from sigmazero.certifier.layers import UNIT, Interval, MaxPool, Relu, Value, summed
 
 OUTWARD = 1 + 8 * UNIT
 
@@ -34,22 +34,42 @@ class Relaxation:
         return self.packed.shape[3] // (2 * self.slopes + 2)
 
 
-def ends(z: Tensor, error: Tensor, interval: Interval) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the smallest and the largest value, widened by rounding, and twice the width added."""
-    lo, hi = interval
-    slack = error + 8 * UNIT * (z.abs() + torch.maximum(hi, -lo))
-    return z + lo - slack, z + hi + slack, 2 * slack
+def relax(layer: Relu | MaxPool, clean: Value, interval: Interval) -> Relaxation:
+    """Return the lines of a layer whose input has these clean values and may move within an interval."""
+    return relax_relu(layer, clean, interval) if isinstance(layer, Relu) else relax_pool(layer, clean, interval)
 
 
-def unstable(layer: Relu, z: Tensor, error: Tensor, interval: Interval) -> Tensor:
-    """Return where a ReLU changes its slope within the interval."""
-    low, high, _ = ends(z, error, interval)
-    return (low < 0) & (high > 0) & (interval[1] > interval[0])
+def deviations(layer: Relu | MaxPool, clean: Value, interval: Interval) -> Interval:
+    """Return how far the output of a layer can move."""
+    if isinstance(layer, Relu):
+        value, moves = layer.forward(clean.value), interval[1] > interval[0]
+        low, high, slack = _ends(clean, interval)
+        moves = moves & ~((high <= 0) & (layer.slope == 0))
+        low, high = layer.forward(low), layer.forward(high)
+    else:
+        z, low, high, slack, moves = _windows(layer, clean, interval)
+        value, low, high, slack, moves = z.amax(3), low.amax(3), high.amax(3), slack.amax(3), moves.any(3)
+    lo, hi = low - value - slack, high - value + slack
+    return torch.where(moves, lo, 0.0).clamp_max(0.0), torch.where(moves, hi, 0.0).clamp_min(0.0)
 
 
-def relax_relu(layer: Relu, z: Tensor, error: Tensor, interval: Interval) -> Relaxation:
+def loose(layer: Relu | MaxPool, clean: Value, interval: Interval) -> Tensor:
+    """Return which inputs make the lines differ: where a ReLU bends, and the rivals of a max pool's window."""
+    if isinstance(layer, Relu):
+        low, high, _ = _ends(clean, interval)
+        return (low < 0) & (high > 0) & (interval[1] > interval[0])
+    _, low, high, _, moves = _windows(layer, clean, interval)
+    rivals = high > low.amax(3, keepdim=True)
+    open_ = rivals & (rivals.sum(3, keepdim=True) > 1) & moves.any(3, keepdim=True)
+    rows, h, w, _, channels = open_.shape
+    seen = open_.view(rows, h, w, *layer.kernel, channels)
+    return summed(seen, layer, (clean.value.shape[1], clean.value.shape[2])) & (interval[1] > interval[0])
+
+
+def relax_relu(layer: Relu, clean: Value, interval: Interval) -> Relaxation:
     """Relax a ReLU to a triangle; the slope below is that of the larger part of the interval."""
-    low, high, slack = ends(z, error, interval)
+    z = clean.value
+    low, high, slack = _ends(clean, interval)
     moves = interval[1] > interval[0]
     bends = (low < 0) & (high > 0) & moves
     steep = ((high - layer.slope * low) / (high - low) * OUTWARD).clamp_max(1.0)
@@ -63,77 +83,43 @@ def relax_relu(layer: Relu, z: Tensor, error: Tensor, interval: Interval) -> Rel
     return Relaxation(torch.cat((down, up, under, over), 3), 1, _largest(under, over))
 
 
-def relu_deviations(layer: Relu, z: Tensor, error: Tensor, interval: Interval) -> Interval:
-    """Return how far the output of a ReLU can move."""
-    low, high, slack = ends(z, error, interval)
-    value, moves = layer.forward(z), interval[1] > interval[0]
-    lo, hi = layer.forward(low) - value - slack, layer.forward(high) - value + slack
-    dead = (high <= 0) & (layer.slope == 0)
-    moves = moves & ~dead
-    return torch.where(moves, lo, 0.0).clamp_max(0.0), torch.where(moves, hi, 0.0).clamp_min(0.0)
-
-
-def _windows(layer: MaxPool, z: Tensor, error: Tensor, interval: Interval) -> tuple[Tensor, ...]:
-    """Return value, ends, slack and whether it moves, for every place of every window."""
-    low, high, slack = ends(z, error, interval)
-    moves = (interval[1] > interval[0]).to(z.dtype)
-    out = -torch.inf
-    return (*(layer.windows(t, out) for t in (z, low, high)), layer.windows(slack, 0.0), layer.windows(moves, 0.0) > 0)
-
-
-def contested(layer: MaxPool, z: Tensor, error: Tensor, interval: Interval) -> Tensor:
-    """Return which inputs of a max pool may be the largest of their window, among several."""
-    _, low, high, _, moves = _windows(layer, z, error, interval)
-    rivals = high > low.amax(3, keepdim=True)
-    open_ = rivals & (rivals.sum(3, keepdim=True) > 1) & moves.any(3, keepdim=True)
-    return _spread(layer, open_, z.shape) & (interval[1] > interval[0])
-
-
-def _spread(layer: MaxPool, seen: Tensor, shape: torch.Size) -> Tensor:
-    """Return for each place of the image whether it is true in any window."""
-    n, h, w, c = shape
-    top, bottom, left, right = layer.edge
-    (high, wide), (s, t), (d, e) = layer.kernel, layer.stride, layer.dilation
-    total = torch.zeros(n, h + top + bottom, w + left + right, c, dtype=torch.bool, device=seen.device)
-    rows, columns = seen.shape[1], seen.shape[2]
-    for i in range(high):
-        for j in range(wide):
-            part = total[:, i * d : i * d + (rows - 1) * s + 1 : s, j * e : j * e + (columns - 1) * t + 1 : t]
-            part |= seen[:, :, :, i * wide + j]
-    return total[:, top : top + h, left : left + w]
-
-
-def relax_pool(layer: MaxPool, z: Tensor, error: Tensor, interval: Interval) -> Relaxation:
+def relax_pool(layer: MaxPool, clean: Value, interval: Interval) -> Relaxation:
     """Relax a max pool: below by one of its inputs, above by a plane over the rivals or by the largest end."""
-    z, low, high, slack, moves = _windows(layer, z, error, interval)
-    slack = slack.amax(3)
+    z, low, high, slack, moves = _windows(layer, clean, interval)
+    slack, moves = slack.amax(3), moves.any(3, keepdim=True)
     least, first = low.max(3, keepdim=True)
     value, top = z.amax(3), high.amax(3)
     places = torch.arange(low.shape[3], device=low.device)[:, None]
     own = places == first  # the input with the highest low end
     rival = (high > least) & ~own
-    contested_ = rival.any(3) & moves.any(3)
-    chosen = own.to(low.dtype) * moves.any(3, keepdim=True)
+    contested = rival.any(3, keepdim=True) & moves
+    chosen = own.to(low.dtype) * moves
     # Above: own + the sum over the rivals of (high - least) / (high - low) * (rival - its low end).
     share = torch.where(rival, ((high - least) / (high - low) * OUTWARD).clamp_max(1.0), 0.0)
-    plane = torch.where(own, 1.0, share)
     over = (torch.where(own, z, 0.0) + torch.where(rival, share * (z - low), 0.0)).sum(3) - value
     over = over + slack * len(places) * 2
     flat = top - value + slack
-    better = (flat < over)[:, :, :, None]
-    up = torch.where(better, 0.0, plane) * moves.any(3, keepdim=True)
-    up = torch.where(contested_[:, :, :, None], up, chosen)
-    over = torch.where(contested_, torch.minimum(over, flat), 0.0)
-    under = torch.where(contested_, torch.where(own, z, 0.0).sum(3) - value - slack, 0.0)
+    up = torch.where((flat < over)[:, :, :, None], 0.0, torch.where(own, 1.0, share)) * moves
+    up = torch.where(contested, up, chosen)
+    contested = contested[:, :, :, 0]
+    over = torch.where(contested, torch.minimum(over, flat), 0.0)
+    under = torch.where(contested, torch.where(own, z, 0.0).sum(3) - value - slack, 0.0)
     return Relaxation(torch.cat((chosen.flatten(3), up.flatten(3), under, over), 3), len(places), _largest(under, over))
 
 
-def pool_deviations(layer: MaxPool, z: Tensor, error: Tensor, interval: Interval) -> Interval:
-    """Return how far the output of a max pool can move."""
-    z, low, high, slack, moves = _windows(layer, z, error, interval)
-    value, slack, moves = z.amax(3), slack.amax(3), moves.any(3)
-    lo, hi = low.amax(3) - value - slack, high.amax(3) - value + slack
-    return torch.where(moves, lo, 0.0).clamp_max(0.0), torch.where(moves, hi, 0.0).clamp_min(0.0)
+def _ends(clean: Value, interval: Interval) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the smallest and the largest value, widened by rounding, and twice the width added."""
+    lo, hi = interval
+    slack = clean.error + 8 * UNIT * (clean.value.abs() + torch.maximum(hi, -lo))
+    return clean.value + lo - slack, clean.value + hi + slack, 2 * slack
+
+
+def _windows(layer: MaxPool, clean: Value, interval: Interval) -> tuple[Tensor, ...]:
+    """Return value, ends, slack and whether it moves, for every place of every window."""
+    low, high, slack = _ends(clean, interval)
+    values = (layer.windows(each, -torch.inf) for each in (clean.value, low, high))
+    moves = (interval[1] > interval[0]).to(slack.dtype)
+    return *values, layer.windows(slack, 0.0), layer.windows(moves, 0.0) > 0
 
 
 def _largest(under: Tensor, over: Tensor) -> Tensor:

@@ -8,14 +8,14 @@ radius. A forward pass of growing errors says which signs are known.
 This holds for sums in any order, but not for TF32, Winograd or FFT, which round differently.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from sigmazero.certifier.bounds import CleanValues, NetworkBounds, Strength
+from sigmazero.certifier.bounds import NetworkBounds, Strength
 from sigmazero.certifier.crown import LinearForms, linear_back, pooled_back
-from sigmazero.certifier.layers import UNIT, Conv, Input, Layer, MaxPool, Relu, Scale
+from sigmazero.certifier.layers import UNIT, Conv, Input, Layer, MaxPool, Relu, Scale, Value
 from sigmazero.certifier.regions import OneSitePerGroup
 
 FLUSHED = 1e-37  # more than float32 loses in one operation where tiny numbers become 0
@@ -23,77 +23,60 @@ LARGEST = 1e37  # above this float32 may overflow
 
 
 def model_error(
-    bounds: NetworkBounds,
-    clean: CleanValues,
-    rows: Tensor,
-    labels: Tensor,
-    region: OneSitePerGroup,
-    strength: Strength,
+    bounds: NetworkBounds, clean: list[Value], region: OneSitePerGroup, labels: Tensor, strength: Strength
 ) -> Tensor:
     """Bound how far rounding can lower each margin in each region (tasks, classes); 0 for the label."""
     with torch.inference_mode():
-        ranges = _Ranges.of(bounds, clean, rows, labels, region, strength)
-        found = torch.stack([ranges.margins(bounds, row, int(label)) for row, label in enumerate(labels.tolist())])
+        ranges = _Ranges(bounds, clean, region, labels, strength)
+        found = torch.stack([ranges.margins(row, int(label)) for row, label in enumerate(labels.tolist())])
         if softmax := bounds.network.softmax:
             size = ranges.sizes[-1].amax((1, 2, 3))[:, None]
             found = found + bounds.network.unit * (64 + (16 * size if softmax == "log_softmax" else 0))
-    found = found.nan_to_num(torch.inf)
-    return found.scatter(1, labels[:, None], 0.0)
+    return found.nan_to_num(torch.inf).scatter(1, labels[:, None], 0.0)
 
 
-@dataclass(frozen=True, eq=False)
 class _Ranges:
     """Of every layer: magnitudes, ends of the values, its own error, and the error of all layers so far."""
 
-    sizes: list[Tensor]
-    lows: list[Tensor]
-    highs: list[Tensor]
-    own: list[Tensor]
-    errors: list[Tensor]
-
-    @staticmethod
-    def of(
-        bounds: NetworkBounds,
-        clean: CleanValues,
-        rows: Tensor,
-        labels: Tensor,
-        region: OneSitePerGroup,
-        strength: Strength,
-    ) -> "_Ranges":
-        found = _Ranges([], [], [], [], [])
-        unit = bounds.network.unit
-        intervals = bounds.intervals(clean, rows, labels, region, strength)
-        for place, (layer, (lo, hi)) in enumerate(zip(bounds.network.layers, intervals, strict=True)):
+    def __init__(
+        self, bounds: NetworkBounds, clean: list[Value], region: OneSitePerGroup, labels: Tensor, strength: Strength
+    ) -> None:
+        self.bounds, self.layers = bounds, bounds.network.layers
+        self.sizes: list[Tensor] = []
+        self.lows: list[Tensor] = []
+        self.highs: list[Tensor] = []
+        self.own: list[Tensor] = []
+        self.errors: list[Tensor] = []
+        intervals = bounds.intervals(clean, region, labels, strength)
+        for layer, value, (lo, hi) in zip(self.layers, clean, intervals, strict=True):
             bounds.tick()
-            z, off = clean.values[place][rows], clean.errors[place][rows]
+            z, off = value.of(region.rows)
             size = torch.maximum((z + lo).abs(), (z + hi).abs()) * (1 + 8 * UNIT) + 2 * off
             slack = 8 * UNIT * size + 2 * off
-            found.sizes.append(size)
-            found.lows.append(z + lo - slack)
-            found.highs.append(z + hi + slack)
-            if isinstance(layer, Input):
-                found.own.append(torch.zeros_like(z))
-                found.errors.append(torch.zeros_like(z))
-                continue
-            sizes = [found.sizes[source] + found.errors[source] for source in layer.sources]
-            errors = [found.errors[source] for source in layer.sources]
-            flushed = FLUSHED * (layer.terms if isinstance(layer, Conv) else 4) if unit > UNIT else 0.0
-            zeros = [torch.zeros_like(error) for error in errors]
-            parts = [each for pair in zip(sizes, zeros, strict=True) for each in pair]
-            own = layer.error(size, unit, *parts) + flushed
-            parts = [each for pair in zip(sizes, errors, strict=True) for each in pair]
-            error = layer.error(size, unit, *parts) + flushed
-            if isinstance(layer, Relu) and layer.slope == 0:  # the model has 0 too where the input stays below 0
-                source = layer.sources[0]
-                dead = found.highs[source] + found.errors[source] <= 0
-                own, error = torch.zeros_like(own), torch.where(dead, 0.0, error)
-            found.own.append(torch.where(size < LARGEST, own, torch.inf))
-            found.errors.append(torch.where(size < LARGEST, error, torch.inf))
-        return found
+            self.sizes.append(size)
+            self.lows.append(z + lo - slack)
+            self.highs.append(z + hi + slack)
+            own, error = (torch.zeros_like(z),) * 2 if isinstance(layer, Input) else self._errors(layer, size)
+            self.own.append(torch.where(size < LARGEST, own, torch.inf))
+            self.errors.append(torch.where(size < LARGEST, error, torch.inf))
 
-    def margins(self, bounds: NetworkBounds, row: int, label: int) -> Tensor:
+    def _errors(self, layer: Layer, size: Tensor) -> tuple[Tensor, Tensor]:
+        """Return how far a layer's values of this magnitude may be off by itself, and with the layers before."""
+        assert not isinstance(layer, Input)
+        unit = self.bounds.network.unit
+        flushed = FLUSHED * (layer.terms if isinstance(layer, Conv) else 4) if unit > UNIT else 0.0
+        before = [(self.sizes[source] + self.errors[source], self.errors[source]) for source in layer.sources]
+        own = layer.error(size, unit, *(part for x, error in before for part in (x, torch.zeros_like(error)))) + flushed
+        error = layer.error(size, unit, *(part for pair in before for part in pair)) + flushed
+        if isinstance(layer, Relu) and layer.slope == 0:  # the model has 0 too where the input stays below 0
+            source = layer.sources[0]
+            dead = self.highs[source] + self.errors[source] <= 0
+            return torch.zeros_like(own), torch.where(dead, 0.0, error)
+        return own, error
+
+    def margins(self, row: int, label: int) -> Tensor:
         """Return the bounds of one task (classes,)."""
-        layers = bounds.network.layers
+        layers = self.layers
         classes = layers[-1].shape[2]
         tasks = torch.zeros(classes, dtype=torch.long, device=self.sizes[0].device)
         middle = -torch.eye(classes, dtype=torch.float64, device=tasks.device)
@@ -104,10 +87,10 @@ class _Ranges:
         for place in range(len(layers) - 1, 0, -1):
             if place not in waiting:
                 continue
-            bounds.tick()
+            self.bounds.tick()
             layer, (middles, radii) = layers[place], waiting.pop(place)
             total = total + ((middles.a.abs() + radii.a) * self.own[place][row]).sum((1, 2, 3))
-            for source, sent in zip(layer.sources, self._back(layer, layers, middles, radii, row), strict=True):
+            for source, sent in zip(layer.sources, self._back(layer, middles, radii, row), strict=True):
                 shape = layers[source].shape
                 if source in waiting:
                     sent = waiting[source][0].plus(sent[0], shape), waiting[source][1].plus(sent[1], shape)
@@ -115,10 +98,10 @@ class _Ranges:
         return total * (1 + 1e-9)
 
     def _back(
-        self, layer: Layer, layers: tuple[Layer, ...], middles: LinearForms, radii: LinearForms, row: int
+        self, layer: Layer, middles: LinearForms, radii: LinearForms, row: int
     ) -> list[tuple[LinearForms, LinearForms]]:
         """Take middles and radii of coefficients back through a layer."""
-        shape = layers[layer.sources[0]].shape
+        shape = self.layers[layer.sources[0]].shape
         if isinstance(layer, Relu):
             source = layer.sources[0]
             error = self.errors[source][row]

@@ -48,7 +48,6 @@ class Size(NamedTuple):
 class Queue:
     """Open subproblems, grouped by size so that every batch is full and uniform."""
 
-    batch: int
     waiting: dict[Size, list[Any]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -60,14 +59,13 @@ class Queue:
         if len(some):
             self.waiting.setdefault(size, []).append(some)
 
-    def pop(self) -> tuple[Size, Any]:
+    def pop(self, room: int) -> tuple[Size, Any]:
         """Take out a batch of the smallest size that fills one, else of the most frequent size."""
         counts = {size: sum(len(part) for part in parts) for size, parts in self.waiting.items()}
-        full = [size for size, count in counts.items() if count >= self.batch]
+        full = [size for size, count in counts.items() if count >= room]
         size = min(full) if full else min(counts, key=lambda each: (-counts[each], each))
         parts = self.waiting.pop(size)
         taken: list[Any] = []
-        room = self.batch
         while parts and room:
             part = parts.pop()
             if len(part) > room:
@@ -157,28 +155,15 @@ class Strategy:
         return min(known[kind].cost for each, known in self.scores.items() if each >= size and kind in known)
 
 
-@dataclass(eq=False)
 class Progress:
     """The state of each input: its witness, whether it is left open, and the time and boxes spent."""
 
-    witness: Tensor
-    found: Tensor
-    open: Tensor
-    seconds: Tensor
-    boxes: Tensor
-
-    @staticmethod
-    def new(question: Question) -> "Progress":
-        """Return the state before the search."""
-        n, device = len(question.x), question.x.device
-        flag = torch.zeros(n, dtype=torch.bool, device=device)
-        count = torch.zeros(n, dtype=torch.float64, device=device)
-        return Progress(question.x.clone(), flag, flag.clone(), count, count.clone())
-
-    def spend(self, rows: Tensor, seconds: float) -> None:
-        """Share seconds among the subproblems of a batch."""
-        each = torch.full_like(rows, 1, dtype=torch.float64)
-        self.seconds.index_add_(0, rows, each * (seconds / max(1, len(rows))))
+    def __init__(self, question: Question) -> None:
+        self.witness = question.x.clone()
+        self.found = torch.zeros_like(question.y, dtype=torch.bool)
+        self.open = self.found.clone()
+        self.seconds = torch.zeros_like(question.y, dtype=torch.float64)
+        self.boxes = self.seconds.clone()
 
     def meet(self, points: Tensor, rows: Tensor) -> None:
         """Store the first witness of each input; writing several at once could mix them."""
@@ -195,19 +180,17 @@ class BranchAndBound:
         self,
         question: Question,
         progress: Progress,
-        t: int,
+        strategy: Strategy,
         *,
         batch: int,
         limit: float = math.inf,
         end: float = math.inf,
-        strategy: Strategy | None = None,
     ) -> None:
         """`limit` is in seconds for one input, `end` when all must be over, on the clock of `time.perf_counter`."""
-        self.question, self.progress, self.t, self.batch = question, progress, t, batch
-        self.limit, self.end = limit, end
-        self.queue, self.postponed = Queue(batch), dict[int, Queue]()
+        self.question, self.progress, self.strategy, self.t = question, progress, strategy, strategy.t
+        self.batch, self.limit, self.end = batch, limit, end
+        self.queue, self.postponed = Queue(), dict[int, Queue]()
         self.patience = torch.full_like(progress.seconds, PATIENCE)
-        self.strategy = Strategy(t) if strategy is None else strategy
         self.deadline = math.inf
         question.bounds.tick = self._tick
 
@@ -215,7 +198,7 @@ class BranchAndBound:
         """Search until nothing is left; every few seconds and at the end yield the rows that no t changes can fool."""
         left = rows
         while len(left := left[self._alive(left)]):
-            if self._within_time(left, partial(self.question.allow_for_rounding, left, self.t)):
+            if self._completed(left, partial(self.question.allow_for_rounding, left, self.t)):
                 break
         if len(left) and not self.strategy.scores:
             self._probe(left)
@@ -229,7 +212,7 @@ class BranchAndBound:
                 row = min(self.postponed, key=lambda each: float(self.progress.seconds[each]))
                 self.queue = self.postponed.pop(row)
                 self.patience[row] = 4 * self.progress.seconds[row]
-            size, some = self.queue.pop()
+            size, some = self.queue.pop(self.batch)
             some = self._timely(some.take(self._alive(some.rows)), size)
             if len(some):
                 self._step(some, size)
@@ -244,18 +227,16 @@ class BranchAndBound:
         return rows[~left[rows]]
 
     def _step(self, some: Any, size: Size) -> None:
-        """Work on one batch; if time or memory runs out, put it back, and after lack of memory halve the batches."""
+        """Work on one batch; if time or memory runs out, put it back."""
         work = self._sites if size.kind == SITES else self._values
-        try:
-            done = self._within_time(some.rows, lambda: work(some, size))
-        except Exception as error:
-            self._shrink(error, len(some))
-            done = False
-        if not done:
+        if not self._completed(some.rows, partial(work, some, size)):
             self.queue.push(size, some)
 
-    def _within_time(self, rows: Tensor, work: Callable[[], object]) -> bool:
-        """Do some work for these inputs; return whether it ended before any of them ran out of time."""
+    def _completed(self, rows: Tensor, work: Callable[[], object]) -> bool:
+        """Do some work for these inputs; return whether it ended before time or memory ran out.
+
+        For lack of memory the batches are halved, so that the same work may succeed later.
+        """
         begin = time.perf_counter()
         self.deadline = self.end
         if self.limit < math.inf:
@@ -266,23 +247,25 @@ class BranchAndBound:
             work()
         except OutOfTime:
             return False
+        except Exception as error:
+            if not out_of_memory(error) or self.batch == 1:
+                raise
+            self._shrink(len(rows))
+            return False
         finally:
             self.deadline = math.inf
-            self.progress.spend(rows, time.perf_counter() - begin)
+            share = (time.perf_counter() - begin) / max(1, len(rows))
+            self.progress.seconds.index_add_(0, rows, torch.full_like(rows, share, dtype=torch.float64))
         return True
 
     def _tick(self) -> None:
         if time.perf_counter() > self.deadline:
             raise OutOfTime
 
-    def _shrink(self, error: Exception, tried: int) -> None:
-        """Halve the batches if memory ran out; any other error is raised again."""
-        if not out_of_memory(error) or self.batch == 1:
-            raise error
+    def _shrink(self, tried: int) -> None:
+        """Halve the batches."""
         self.batch = max(1, min(self.batch, tried) // 2)
         log.warning("memory ran out; batches have %d subproblems from here on", self.batch)
-        for queue in (self.queue, *self.postponed.values()):
-            queue.batch = self.batch
         self.question.bounds.size = max(1, self.question.bounds.size // 2)
         torch.cuda.empty_cache()
 
@@ -290,7 +273,7 @@ class BranchAndBound:
         """Postpone the subproblems of inputs that take long; return the others."""
         late = self.progress.seconds[some.rows] > self.patience[some.rows]
         for row in some.rows[late].unique().tolist():
-            self.postponed.setdefault(row, Queue(self.batch)).push(size, some.take(some.rows == row))
+            self.postponed.setdefault(row, Queue()).push(size, some.take(some.rows == row))
         return some.take(~late)
 
     def _probe(self, rows: Tensor) -> None:
@@ -319,12 +302,8 @@ class BranchAndBound:
         mine = rows[torch.randint(len(rows), (count,), generator=generator, device="cpu").to(rows)]
         some = SiteGroups(mine, begin, begin + size)
         some = some.take(self._alive(some.rows))
-        if not len(some):
-            return
-        try:
-            self._within_time(some.rows, lambda: self._scouted(some, at))
-        except Exception as error:
-            self._shrink(error, len(some))
+        batch = self.batch
+        if len(some) and not self._completed(some.rows, partial(self._scouted, some, at)) and self.batch < batch:
             self._try(rows, at)
 
     def _alive(self, rows: Tensor) -> Tensor:
@@ -333,11 +312,6 @@ class BranchAndBound:
         late &= ~self.progress.found[rows]
         self.progress.open[rows[late]] = True  # only these: inputs without any subproblem left are proved
         return ~(self.progress.found | self.progress.open)[rows]
-
-    def _strengths(self, size: Size) -> tuple[Strength, ...]:
-        """Return the bounds for a size: planes are for few features."""
-        few = self.t * 2 ** max(size.log2, 0) * self.question.features <= MAX_FREE
-        return tuple(Strength) if few else (Strength.INTERVALS, Strength.FULL)
 
     def _proved(self, some: Any, size: Size) -> Tensor:
         """Return which subproblems of a size are proved by the chosen bounds."""
@@ -352,10 +326,10 @@ class BranchAndBound:
 
     def _scouted(self, some: Any, size: Size) -> Tensor:
         """Return which subproblems of a new size are proved; the full bound, which may be slow, tries a few."""
-        *cheap, full = self._strengths(size)
-        proved = self._tried(some, size, tuple(cheap))
-        few = (~proved).nonzero()[: self._probes, 0]
-        proved[few] = self._tried(some.take(few), size, (full,))
+        few = self.t * 2 ** max(size.log2, 0) * self.question.features <= MAX_FREE  # planes are for few features
+        proved = self._tried(some, size, (Strength.INTERVALS, Strength.PLANES) if few else (Strength.INTERVALS,))
+        left = (~proved).nonzero()[: self._probes, 0]
+        proved[left] = self._tried(some.take(left), size, (Strength.FULL,))
         return proved
 
     @property

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -78,11 +78,6 @@ class Smoothed:
     def abstained(self) -> Tensor:
         """Return whether it abstains."""
         return self.prediction < 0
-
-    @property
-    def queries(self) -> int:
-        """Return the number of copies of all samples."""
-        return len(self) * self.draws
 
     def accuracy(self, changes: int = 0) -> float:
         """Return the share of all samples that are right and stay right with at most `changes` changes."""
@@ -185,26 +180,23 @@ def _votes(
             place = torch.arange(start, min(start + size, total), device=device)
             rows = place // draws
             with turn(model, device, Numbers.current(device)):
-                logits = _logits(model(copies(rows, place % draws)), len(place))
+                logits = logits_in(model(copies(rows, place % draws)))
             if counts is None:
-                check_labels(problem, logits.shape[1])
-                counts = torch.zeros(len(problem), logits.shape[1], dtype=torch.int64, device=device)
+                counts = _no_votes(problem, logits, len(place))
             finite = logits.isfinite().all(1)
             counts.index_put_((rows[finite], logits.argmax(1)[finite]), place.new_ones(()), accumulate=True)
             advance(len(place))
-    if counts is None:
-        raise ValueError("there are no inputs to certify: x has no rows")
+    assert counts is not None
     return counts.cpu()
 
 
-def _logits(answer: Any, rows: int) -> Tensor:
-    logits = logits_in(answer)
+def _no_votes(problem: Problem, logits: Tensor, rows: int) -> Tensor:
+    """Return counts to begin with, after a look at the first logits."""
     if logits.ndim != 2 or len(logits) != rows or logits.shape[1] < 2:
-        raise ValueError(
-            f"the model returned shape {tuple(logits.shape)} for {rows} inputs; expected ({rows}, classes), "
-            "2 classes or more"
-        )
-    return logits
+        shape = tuple(logits.shape)
+        raise ValueError(f"the model returned shape {shape} for {rows} inputs; expected ({rows}, classes), 2 or more")
+    check_labels(problem, logits.shape[1])
+    return torch.zeros(len(problem), logits.shape[1], dtype=torch.int64, device=logits.device)
 
 
 def _verdict(ends: list[tuple[float, float]], sites: int, keep: int) -> tuple[int, int, float, float]:
@@ -219,6 +211,8 @@ def _verdict(ends: list[tuple[float, float]], sites: int, keep: int) -> tuple[in
 def _check_options(
     problem: Problem, keep: int, draws: int, null: float | Tensor, confidence: float, batch_size: int | None
 ) -> None:
+    if not len(problem):
+        raise ValueError("there are no inputs to certify: x has no rows")
     if not (integer(keep) and 1 <= keep <= problem.sites):
         raise ValueError(f"keep={keep!r} must be a whole number of {problem.unit}s, 1 to {problem.sites}")
     for name, count in (("draws", draws), ("batch_size", batch_size)):
@@ -244,10 +238,6 @@ def clopper_pearson(successes: int, draws: int, error: float) -> tuple[float, fl
     >>> [round(end, 4) for end in clopper_pearson(8, 10, 0.025)]
     [0.4439, 0.9748]
     """
-    if not (integer(successes) and integer(draws) and 0 <= successes <= draws and draws >= 1):
-        raise ValueError(f"{successes} successes of {draws}: there must be one draw or more, and 0 to all successes")
-    if not 0 < error < 0.5:
-        raise ValueError(f"error={error!r} must lie between 0 and 0.5, such as 0.001")
     upper = math.nextafter(1 - _lower(draws - successes, draws, error), 2)
     return _lower(successes, draws, error), min(1.0, upper)
 

@@ -11,9 +11,9 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from sigmazero.certifier.bounds import CleanValues, NetworkBounds, Strength
+from sigmazero.certifier.bounds import NetworkBounds, Strength
 from sigmazero.certifier.graph import image
-from sigmazero.certifier.layers import UNIT
+from sigmazero.certifier.layers import UNIT, Value
 from sigmazero.certifier.regions import OneSitePerGroup
 from sigmazero.certifier.rounding import model_error
 from sigmazero.core import ops
@@ -42,7 +42,7 @@ class Question:
     @cached_property
     def slack(self) -> Tensor:
         """Return what a margin must exceed in a proof (rows, classes)."""
-        return torch.zeros_like(self.clean.values[-1][:, 0, 0])
+        return torch.zeros_like(self.clean[-1].value[:, 0, 0])
 
     @cached_property
     def over_reals(self) -> Tensor:
@@ -56,7 +56,7 @@ class Question:
         """
         if not self.rounding:
             return
-        logits, label = self.clean.values[-1][rows][:, 0, 0], self.y[rows][:, None]
+        logits, label = self.clean[-1].value[rows][:, 0, 0], self.y[rows][:, None]
         margin = (logits.gather(1, label) - logits).scatter(1, label, torch.inf)
         error = self._model_error(rows, t, Strength.INTERVALS)
         share = (error / margin).amax(1)
@@ -69,7 +69,7 @@ class Question:
 
     def _model_error(self, rows: Tensor, t: int, strength: Strength) -> Tensor:
         region = OneSitePerGroup(self.whole(rows, t).sites(self.order), *self.ends, rows, self.pixels)
-        return model_error(self.bounds, self.clean, rows, self.y[rows], region, strength)
+        return model_error(self.bounds, self.clean, region, self.y[rows], strength)
 
     @cached_property
     def points(self) -> Tensor:
@@ -83,9 +83,9 @@ class Question:
         return lo * (1 + 4 * UNIT), hi * (1 + 4 * UNIT)
 
     @cached_property
-    def clean(self) -> CleanValues:
+    def clean(self) -> list[Value]:
         """Return the values of every layer for the inputs."""
-        return CleanValues.of(self.bounds, self.points)
+        return self.bounds.network.values(self.points, self.bounds.tick)
 
     @cached_property
     def order(self) -> Tensor:
@@ -126,12 +126,9 @@ class Question:
             found.append(logits.argmax(1) != self.y[row])
         return torch.cat(found)
 
-    def prove(
-        self, clean: CleanValues, rows: Tensor, owners: Tensor, region: OneSitePerGroup, strength: Strength
-    ) -> Tensor:
-        """Return for which regions a bound proves that the class stays; `owners` are the question's rows."""
-        margins = self.bounds.margins(clean, rows, self.y[owners], region, strength)
-        return (margins > self.slack[owners]).all(1)
+    def prove(self, clean: list[Value], region: OneSitePerGroup, rows: Tensor, strength: Strength) -> Tensor:
+        """Return for which regions, each of one of the question's rows, a bound proves that the class stays."""
+        return (self.bounds.margins(clean, region, self.y[rows], strength) > self.slack[rows]).all(1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,7 +178,7 @@ class SiteGroups(_Batch):
         """Return which subproblems a bound proves."""
         sites = self.sites(question.order)
         region = OneSitePerGroup(sites, *question.ends, self.rows, question.pixels)
-        return question.prove(question.clean, self.rows, self.rows, region, strength)
+        return question.prove(question.clean, region, self.rows, strength)
 
     def split(self) -> "SiteGroups":
         """Split each longest range in two; together the parts allow what these allow.
@@ -262,14 +259,14 @@ class ValueBoxes(_Batch):
         """Return which boxes a bound proves."""
         middle = self.middle
         base = self.points(question, middle)
-        clean = CleanValues.of(question.bounds, base)
+        clean = question.bounds.network.values(base, question.bounds.tick)
         rows = torch.arange(len(self), device=self.rows.device)
         ends = []
         for end in (self.low, self.high):
             flat = torch.zeros_like(base).reshape(len(base), -1, middle.shape[2])
             ends.append(flat.scatter(1, self._index(middle), end - middle).view_as(base))
         region = OneSitePerGroup(self.sites[:, :, None], ends[0], ends[1], rows, question.pixels)
-        return question.prove(clean, rows, self.rows, region, strength)
+        return question.prove(clean, region, self.rows, strength)
 
     def _widths(self, question: Question) -> Tensor:
         """Return the widths as shares of the whole (boxes, features)."""

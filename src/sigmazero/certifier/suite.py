@@ -8,20 +8,21 @@ none was trained on (rows of digits-8x8 that are a multiple of 9), and the answe
 3
 """
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from sigmazero.attacks import ATTACKS
-from sigmazero.certifier.certify import check_kind, fitted
+from sigmazero.certifier.certify import fitted
 from sigmazero.core.attack import Attack
 from sigmazero.core.result import Result
+from sigmazero.data import Rows
 
 __all__ = ["Answers", "SuiteScore", "answers", "run"]
 
@@ -31,10 +32,14 @@ NAMES = ("mlp-standard", "mlp-adversarial", "mlp-sparse", "conv-standard", "conv
 EVERY = 9
 
 
-def build(name: str) -> nn.Sequential:
-    """Return the layers of a network of the suite, not trained."""
+def _check(name: str) -> None:
     if name not in NAMES:
         raise ValueError(f"the suite has no network {name!r}; it has {', '.join(NAMES)}")
+
+
+def build(name: str) -> nn.Sequential:
+    """Return the layers of a network of the suite, not trained."""
+    _check(name)
     if name.startswith("mlp"):
         return nn.Sequential(
             nn.Flatten(), nn.Linear(64, 48), nn.ReLU(), nn.Linear(48, 48), nn.ReLU(), nn.Linear(48, 10)
@@ -57,21 +62,12 @@ def network(name: str) -> nn.Sequential:
     return model.eval().requires_grad_(False)
 
 
-@dataclass(frozen=True)
-class Digits:
-    """The suite's inputs: images (200, 1, 8, 8) in [0, 1], their classes, and their rows in the data set."""
-
-    images: Tensor
-    labels: Tensor
-    rows: Tensor
-
-
 @cache
-def digits() -> Digits:
-    """Return the 200 digits."""
+def digits() -> Rows:
+    """Return the 200 digits: images (200, 1, 8, 8) in [0, 1], their classes, and their rows in the data set."""
     with np.load(FOLDER / "digits.npz", allow_pickle=False) as file:
         images, labels = torch.from_numpy(file["images"]), torch.from_numpy(file["labels"])
-    return Digits(images[:, None].float() / 16, labels.long(), torch.arange(len(labels)) * EVERY)
+    return Rows(images[:, None].float() / 16, labels.long(), torch.arange(len(labels)) * EVERY, "digits-8x8")
 
 
 @dataclass(frozen=True)
@@ -85,19 +81,16 @@ class Answers:
     upper: Tensor
     witness: Tensor
 
+    @staticmethod
+    def of(file: Mapping[str, Any], name: str) -> "Answers":
+        """Read the answers for a network from a file of several."""
+        lower, upper = (torch.from_numpy(file[f"{name}/{kind}"].astype(np.int64)) for kind in ("lower", "upper"))
+        return Answers(lower, upper, torch.from_numpy(file[f"{name}/witness"]).view(-1, 1, 8, 8))
+
     @property
     def exact(self) -> Tensor:
         """Return where the fewest changes are known."""
         return self.lower == self.upper
-
-    def take(self, first: int) -> "Answers":
-        """Return the answers for the first images."""
-        return Answers(self.lower[:first], self.upper[:first], self.witness[:first])
-
-    @staticmethod
-    def join(parts: "Sequence[Answers]") -> "Answers":
-        """Join the answers for several networks."""
-        return Answers(*(torch.cat([getattr(part, each.name) for part in parts]) for each in fields(Answers)))
 
 
 @dataclass(frozen=True)
@@ -129,11 +122,9 @@ class SuiteScore:
 @cache
 def answers(name: str) -> Answers:
     """Return the proved bounds of a network of the suite."""
-    if name not in NAMES:
-        raise ValueError(f"the suite has no network {name!r}; it has {', '.join(NAMES)}")
+    _check(name)
     with np.load(FOLDER / "answers.npz", allow_pickle=False) as file:
-        lower, upper = (torch.from_numpy(file[f"{name}/{kind}"].astype(np.int64)) for kind in ("lower", "upper"))
-        return Answers(lower, upper, torch.from_numpy(file[f"{name}/witness"]).view(-1, 1, 8, 8))
+        return Answers.of(file, name)
 
 
 def entrants() -> list[str]:
@@ -164,22 +155,26 @@ def results(
     attack: str | Attack, networks: Sequence[str], *, queries: int = 1000, limit: int | None = None, seed: int = 0
 ) -> dict[str, Result]:
     """Return the results of an attack by network."""
-    method = fitted(attack, queries) if isinstance(attack, str) else attack
-    check_kind(method)
-    ours = digits()
+    method, ours = fitted(attack, queries), digits()
     if limit is not None and not 1 <= limit <= len(ours.labels):
         raise ValueError(f"limit={limit!r} must be a whole number, 1 to {len(ours.labels)}")
-    images, labels, rows = ours.images[:limit], ours.labels[:limit], ours.rows[:limit]
+    images, labels, ids = ours.images[:limit], ours.labels[:limit], ours.ids[:limit]
     models = {name: network(name) for name in networks}
-    return {name: method.run(model, images, labels, seed=seed, ids=rows) for name, model in models.items()}
+    return {name: method.run(model, images, labels, seed=seed, ids=ids) for name, model in models.items()}
+
+
+def known(networks: Sequence[str], limit: int | None = None) -> Answers:
+    """Return the answers of several networks for the first images, one after the other."""
+    every = [answers(name) for name in networks]
+    parts = ((each.lower[:limit], each.upper[:limit], each.witness[:limit]) for each in every)
+    return Answers(*map(torch.cat, zip(*parts, strict=True)))
 
 
 def score(attack: str, networks: Sequence[str], found: Sequence[Result]) -> SuiteScore:
     """Score results, one for each of these networks, against the proved bounds."""
-    every = Result.join(found)
-    known = Answers.join([answers(name).take(len(part)) for name, part in zip(networks, found, strict=True)])
+    every, truth = Result.join(found), known(networks, len(found[0]))
     name = networks[0] if len(networks) == 1 else "all"
-    gap, gap_most, optimal = gaps(known, every.l0, f"{attack} on {name}")
+    gap, gap_most, optimal = gaps(truth, every.l0, f"{attack} on {name}")
     return SuiteScore(
         attack=attack,
         network=name,
@@ -189,9 +184,9 @@ def score(attack: str, networks: Sequence[str], found: Sequence[Result]) -> Suit
         optimal=optimal,
         asr=every.asr(),
         median_l0=every.median_l0,
-        queries=_mean((every.forwards + every.backwards).double()),
+        queries=float((every.forwards + every.backwards).double().mean()),
         seconds=every.seconds,
-        better=int((every.l0 < known.upper).sum()),
+        better=int((every.l0 < truth.upper).sum()),
     )
 
 
@@ -208,8 +203,5 @@ def gaps(known: Answers, l0: Tensor, who: str = "this") -> tuple[float, float, f
     needed = l0.double().clamp_max(FEATURES)[right]
     fewest, least, solved = known.upper[right].clamp_max(FEATURES), known.lower[right], known.exact[right]
     optimal = (l0[right] == known.upper[right])[solved]
-    return _mean(needed / fewest - 1), _mean(needed / least - 1), _mean(optimal.double())
-
-
-def _mean(values: Tensor) -> float:
-    return float(values.mean()) if len(values) else math.nan
+    first, second, third = (needed / fewest - 1).mean(), (needed / least - 1).mean(), optimal.double().mean()
+    return float(first), float(second), float(third)
