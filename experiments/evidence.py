@@ -329,31 +329,19 @@ def _shown(row: Sequence[Compared], several: bool) -> Row:
     shown = {"model": there["model"], "attack": there["attack"]}
     if several:
         shown["n"] = f"{int(line['samples']):,}"
-    less = []
     for each in row:
         for name, ours, theirs in each.figures():
             digits = 0 if name == "median" else 1
             shown[f"{name}{each.printed.get('budget', '')}"] = f"{_text(ours, digits)}/{_text(theirs, digits)}"
-            less.append(_less(ours, theirs, digits))
-    shown["ours less the paper's"] = ", ".join(less)
     odd = any(word in there["note"] for word in ODD)
     k, ending = (there["budget"], "_at_smallest") if "budget" in there else ("", "")
-    for heading, name, digits in (("q", "kqueries", 2), ("s", "seconds", 3)):
-        theirs_text = "" if odd else there[f"{name}{ending}"]
-        shown[heading + k] = f"{float(line[name]):.{digits}f}" + (f"/{theirs_text}" if theirs_text else "")
-    memory = f"{float(line['memory_gb']):.2f}" if line["memory_gb"] else "–"
-    shown["GB"] = f"{memory}/{there['vram_gb'] or '–'}"
+    theirs_text = "" if odd else there[f"kqueries{ending}"]
+    shown[f"q{k}"] = f"{float(line['kqueries']):.2f}" + (f"/{theirs_text}" if theirs_text else "")
     return shown
 
 
 def _text(value: float, digits: int) -> str:
     return "∞" if math.isinf(value) else f"{value:.{digits}f}" if digits or value == int(value) else f"{value:.1f}"
-
-
-def _less(ours: float, theirs: float, digits: int) -> str:
-    if ours == theirs or abs(ours - theirs) < 0.5 * 10**-digits:
-        return "0"
-    return "∞" if math.isinf(ours - theirs) else f"{ours - theirs:+.{digits}f}".replace("-", "−")
 
 
 def differences() -> str:
@@ -478,13 +466,13 @@ def _devices(some: Sequence[Row]) -> str:
 
 
 def _network_row(row: Row) -> Row:
-    shown = {"attack": row["label"], "steps": row["steps"], "unit": row["unit"]}
+    shown = {"attack": row["label"], "unit": row["unit"]}
     if row["budget"]:
         shown |= {"k": row["budget"], "ASR": f"{100 * float(row['asr_inf']):.1f}"}
     else:
         shown |= {f"ASR{'∞' if k == 'inf' else k}": f"{100 * float(row[f'asr_{k}']):.1f}" for k in (10, 24, "inf")}
         shown |= {"median": _text(float(row["median_l0"]), 0), "mean": _text(float(row["mean_l0"]), 2)}
-    return shown | {"q": f"{float(row['kqueries']):.2f}", "s": f"{float(row['seconds']):.3f}"}
+    return shown | {"q": f"{float(row['kqueries']):.2f}"}
 
 
 def waiting() -> str:
@@ -494,12 +482,26 @@ def waiting() -> str:
     for number in sorted({each.table for each in every}, key=int):
         some = [each for each in every if each.table == number and each.line is None]
         if some:
-            models = ", ".join(
-                sorted({each.printed["model"] for each in some}, key=lambda name: (name[0], int(name[1:])))
-            )
-            rows.append({"table": number, "rows": str(len(some)), "models": models})
+            models = {each.printed["model"] for each in some}
+            rows.append({"table": number, "rows": str(len(some)), "models": _spans(models)})
     total = sum(int(row["rows"]) for row in rows)
     return f"{total} printed rows wait for weights.\n\n{markdown(rows)}"
+
+
+def _spans(models: Iterable[str]) -> str:
+    """Return names of models with ranges.
+
+    >>> _spans(["C1", "C3", "C2", "I5"])
+    'C1 to C3, I5'
+    """
+    found: list[list[tuple[str, int]]] = []
+    for letter, number in sorted((name[0], int(name[1:])) for name in models):
+        if found and found[-1][-1] == (letter, number - 1):
+            found[-1].append((letter, number))
+        else:
+            found.append([(letter, number)])
+    ends = [[f"{letter}{number}" for letter, number in (run[0], run[-1])[: len(run)]] for run in found]
+    return ", ".join(" to ".join(each) for each in ends)
 
 
 # Other comparisons ----------------------------------------------------------------------------------------------------
@@ -508,24 +510,21 @@ def waiting() -> str:
 def stronger() -> str:
     """Return the comparison of σ-swap with σ-zero."""
     found = read(FOLDER / "stronger.csv")
-    rows = [
-        {
-            "network": _title(row["network"]) + (", with a target" if row["goal"] == "targeted" else ""),
-            "queries": row["queries"],
-            "σ-zero → σ-swap": f"{row['sigma_zero']} → {row['sigma_swap']}",
-            "difference": f"{row['percent']} % [{row['low']}, {row['high']}]".replace("-", "−"),
-            "ASR10": f"{row['asr_10_sigma_zero']} → {row['asr_10_sigma_swap']}",
-        }
-        for row in sorted(found, key=lambda row: (row["goal"] == "targeted", row["network"], int(row["queries"])))
-    ]
+    lines: dict[str, Row] = {}
+    for row in sorted(found, key=lambda row: (row["goal"] == "targeted", row["network"], int(row["queries"]))):
+        name = _title(row["network"]) + (", with a target" if row["goal"] == "targeted" else "")
+        percent = f"{row['percent']} % [{row['low']}, {row['high']}]".replace("-", "−")
+        line = lines.setdefault(name, {"queries": name})
+        line[row["queries"]] = f"{row['sigma_zero']} → {row['sigma_swap']}, {percent}"
     counts = ", ".join(dict.fromkeys(f"{_title(row['network'])} {int(row['rows']):,}" for row in found))
     seeds_there = sorted({row["seeds"] for row in found}, key=int)
+    spread = seeds_there[:: max(1, len(seeds_there) - 1)]
     devices = "; ".join(dict.fromkeys(f"{row['device']}, torch {row['torch']}, {row['precision']}" for row in found))
     return (
-        f"Mean l0 of all samples ({counts}) and {' to '.join(seeds_there[:: max(1, len(seeds_there) - 1)])} seeds of "
-        "σ-swap (σ-zero draws nothing), and the difference with its 95 % bootstrap interval, paired by sample. "
+        f"Mean l0 of σ-zero → σ-swap over all samples ({counts}) and {' to '.join(spread)} seeds of σ-swap (σ-zero "
+        "draws nothing), and the difference with its 95 % bootstrap interval, paired by sample. "
         f"{devices}; `sigmazero run experiments/stronger.toml --precision tf32` repeats it, "
-        f"[stronger.csv](stronger.csv) has the cells.\n\n{markdown(rows)}"
+        f"[stronger.csv](stronger.csv) has the cells.\n\n{markdown(list(lines.values()))}"
     )
 
 
@@ -559,26 +558,38 @@ def _without(*names: str) -> Callable[[Sequence[Row]], list[Row]]:
 
 
 def _formats(found: Sequence[Row]) -> list[Row]:
-    """Return a line per network and number of queries."""
-    there = {(row["network"], int(row["queries"]), row["attack"]): row for row in found}
+    """Return a line per network and attack, with what is shown at each number of queries."""
+    queries = sorted({row["queries"] for row in found}, key=int)
+    there = {(row["network"], row["attack"], row["queries"]): row for row in found}
     made = []
-    for network, queries in sorted({key[:2] for key in there}):
-        line = {"network": network, "queries": str(queries)}
-        for attack, name in (("sigma-swap", "σ-swap"), ("sigma-zero", "σ-zero")):
-            row = there.get((network, queries, attack))
-            line[f"{name} strict"], line[f"{name} default"] = (row["strict"], row["default"]) if row else ("–", "–")
-            line[f"{name} %"] = f"{row['percent']} [{row['low']}, {row['high']}]" if row else "–"
+    for network, attack in sorted({key[:2] for key in there}):
+        line = {"network": network, "attack": attack.replace("sigma", "σ")}
+        for many in queries:
+            row = there.get((network, attack, many))
+            ends = [f"{float(row[name]):+.1f}".replace("-", "−") for name in ("percent", "low", "high")] if row else []
+            line[many] = "{:.1f}, {} [{}, {}]".format(float(row["default"]), *ends) if row else "–"
         made.append(line)
     return made
 
 
+def _copies(found: Sequence[Row]) -> list[Row]:
+    """Return a line per network, with the four copies of a number format in one text."""
+    kinds = ("as it is", "folded", "last", "folded last")
+    return [
+        {"network": row["network"], "rows": row["rows"]}
+        | {name: "/".join(row[f"{name} {kind}"] or "–" for kind in kinds) for name in ("tf32", "fp32", "bf16")}
+        for row in found
+    ]
+
+
 def _by_queries(found: Sequence[Row]) -> list[Row]:
-    """Return a line per attack, with the mean, the median and the samples lost at each number of queries."""
+    """Return a line per attack that is not a mere trial, with the mean, the median and the samples lost."""
     queries = sorted({row["queries"] for row in found}, key=int)
     shown = {(row["attack"], row["queries"]): _means(row) for row in found}
     return [
         {"attack": name} | {q: shown.get((name, q), "–") for q in queries}
         for name in sorted({row["attack"] for row in found})
+        if name in SHOWN
     ]
 
 
@@ -592,13 +603,14 @@ def shown(name: str, change: Callable[[Sequence[Row]], list[Row]]) -> Callable[[
     return lambda: markdown(change(read(FOLDER / name)))
 
 
+SHOWN = ("ladder, momentum 0.8", "ladder 40 %, then the search", "saliency", "sigma-swap", "sigma-zero")
 PAGES = ("paper.md", "networks.md", "numbers.md", "stronger.md", "other-libraries.md")
 PARTS: dict[str, Callable[[], str]] = {  # by the mark before them
     **{"coverage": coverage, "tables": tables, "differences": differences, "brendel-bethge.csv": brendel_bethge},
     **{"components": components, "algorithm": algorithm, "networks": networks, "waiting": waiting},
     **{"stronger.csv": stronger, "attackbench.csv": attackbench},
     "formats.csv": shown("formats.csv", _formats),
-    "copies.csv": shown("copies.csv", _without("commit")),
+    "copies.csv": shown("copies.csv", _copies),
     "calls.csv": shown("calls.csv", _without("commit")),
     "imagenet-few-queries.csv": shown("imagenet-few-queries.csv", _by_queries),
     "few-queries.csv": shown("few-queries.csv", _without("median", "rows")),
