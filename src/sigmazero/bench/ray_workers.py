@@ -24,7 +24,7 @@ import sigmazero
 from sigmazero.bench.loader import Loader
 from sigmazero.bench.plan import DataSpec, ModelSpec
 from sigmazero.bench.worker import Worker
-from sigmazero.bench.workers import WorkerExecutor, usable_cores
+from sigmazero.bench.workers import Engine, WorkerExecutor, usable_cores
 from sigmazero.core import faults
 from sigmazero.core.extras import require
 from sigmazero.core.messages import one_line
@@ -93,10 +93,8 @@ class RayExecutor(WorkerExecutor):
         return self._end
 
 
-class RayWorkers:
+class RayWorkers(Engine):
     """Actors on the cluster at an address, or on one that is started here and ends with the run."""
-
-    remote = True
 
     def __init__(self, loader: Loader, workers: int | None = None, address: str | None = None) -> None:
         package = str(Path(sigmazero.__file__).parent)

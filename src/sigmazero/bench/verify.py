@@ -353,8 +353,7 @@ def _rerun_cell(store: Store, info: CellInfo, loader: Loader, done: Verification
         result = worker.attack(Unit(cell, start, min(start + size, info.rows)))
         if result.error:
             raise ValueError(result.line)
-        (batch,) = result.batches
-        fresh = batch.facts.take(np.isin(batch.positions, positions))
+        fresh = result.facts.take(np.isin(result.positions, positions))
         done.notes += _compared(
             info, store.facts(info.key, positions=positions), fresh, _same_place(made, loader.device)
         )

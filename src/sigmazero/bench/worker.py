@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import platform
 import traceback
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import Any, cast, get_args
@@ -44,7 +44,7 @@ NUMBERED_OTHERWISE = "SZ034"  # labels and classes are numbered differently
 
 @dataclass(frozen=True)
 class Unit:
-    """Consecutive batches of a cell for one worker: the rows from `start` up to `stop`.
+    """A batch of a cell for one worker: the rows from `start` up to `stop`.
 
     examine   also run the doctor on the cell's model
     tries     how often this unit has failed
@@ -56,30 +56,19 @@ class Unit:
     examine: bool = False
     tries: int = 0
 
-    def batches(self) -> Iterator[slice]:
-        """Yield the batches of the unit."""
-        for start in range(self.start, self.stop, self.cell.batch_size):
-            yield slice(start, min(start + self.cell.batch_size, self.stop))
 
-
-@dataclass(frozen=True)
-class Batch:
-    """The facts of some rows of a cell, their time and memory, and the trace if the cell is traced."""
-
-    positions: NDArray[np.int64]
-    facts: Facts
-    peak_device: int | None
-    trace: Trace | None = None
-
-
-@dataclass(frozen=True)
+@dataclass
 class UnitResult:
-    """The finished batches of a unit, and the error that ended it: its traceback and its first line.
+    """What a worker returns: the facts of a batch, or of its first rows and the error that ended it.
 
-    seen  the doctor's line: clean accuracy, classes, range of the values, gradients
+    error, line   the error's traceback and its first line
+    seen          the doctor's line: clean accuracy, classes, range of the values, gradients
     """
 
-    batches: list[Batch] = field(default_factory=list)
+    positions: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    facts: Facts = field(default_factory=Facts.empty)
+    peak_device: int | None = None
+    trace: Trace | None = None
     findings: list[dict[str, str]] | None = None
     answers: Tensor | None = None
     error: str = ""
@@ -104,26 +93,22 @@ class Worker:
         return platform.node(), provenance(self.loader.device)
 
     def attack(self, unit: Unit) -> UnitResult:
-        """Attack the batches of a unit; after an error return those before it."""
+        """Attack the batch of a unit."""
         faults.reach("unit.taken")
-        cell, batches = unit.cell, list[Batch]()
-        findings, answers, error, line, seen = None, None, "", "", ""
+        cell, done = unit.cell, UnitResult()
         try:
             if unit.examine:
-                findings, seen = self.diagnose(cell)
-                _refuse_other_numbers(findings)
-                answers = self._answers(cell, findings)
+                done.findings, done.seen = self.diagnose(cell)
+                _refuse_other_numbers(done.findings)
+                done.answers = self._answers(cell, done.findings)
             with self._numbers(cell):
-                attack = self._traced if cell.question.trace else self._batch
-                for rows in unit.batches():
-                    for batch in attack(cell, rows):
-                        batches.append(batch)  # one by one, so that those before an error count
-        except Exception as raised:
+                (self._traced if cell.question.trace else self._batch)(unit, done)
+        except Exception as error:
             # An attack or a model may raise anything. Return its text: the error itself may not be picklable.
-            error = _printable("".join(traceback.format_exception(raised)))
-            line = _printable(describe(raised))
+            done.error = _printable("".join(traceback.format_exception(error)))
+            done.line = _printable(describe(error))
         faults.reach("unit.done")
-        return UnitResult(batches, findings, answers, error, line, seen)
+        return done
 
     def _numbers(self, cell: Cell) -> AbstractContextManager[None]:
         """Apply the float32 settings of the process that made the cell, unless the question names its own."""
@@ -131,38 +116,38 @@ class Worker:
             return nullcontext()
         return Numbers.from_name(cell.info.precision, self.loader.device).applied()
 
-    def _batch(self, cell: Cell, rows: slice) -> Iterator[Batch]:
-        """Attack one batch, in parts if memory is short; if the model stops answering, yield what is done."""
-        session, positions = self._of(cell), torch.arange(rows.start, rows.stop, device="cpu")
+    def _batch(self, unit: Unit, done: UnitResult) -> None:
+        """Attack one batch, in parts if memory is short; if the model stops answering, keep the parts before."""
+        session, positions = self._of(unit.cell), torch.arange(unit.start, unit.stop, device="cpu")
         reset_peak(self.loader.device)
         parts: list[tuple[Tensor, Result]] = []
-        stopped = None
         try:
-            parts.extend(session.batches(self.subject(cell).take(positions)))
-        except Stopped as error:
-            stopped = error
-        if parts:
-            done = torch.cat([part for part, _ in parts])
-            order = done.argsort()
-            result = Result.join([result for _, result in parts]).take(order)
-            yield self._facts(cell, positions[done[order].to("cpu")], result)
-        if stopped is not None:
-            raise stopped
+            parts.extend(session.batches(self.subject(unit.cell).take(positions)))
+        except Stopped:
+            if parts:
+                self._keep(unit, positions, parts, done)
+            raise
+        self._keep(unit, positions, parts, done)
 
-    def _traced(self, cell: Cell, rows: slice) -> Iterator[Batch]:
+    def _traced(self, unit: Unit, done: UnitResult) -> None:
         """Attack one row and record every query."""
-        if (precision := cell.info.precision) not in ("fp32", "fp64"):
+        if (precision := unit.cell.info.precision) not in ("fp32", "fp64"):
             raise ValueError(f"a trace needs fp32 or fp64: a search in {precision} rounds the points it asks about")
-        subject, positions = self.subject(cell), torch.arange(rows.start, rows.stop, device="cpu")
+        subject, positions = self.subject(unit.cell), torch.arange(unit.start, unit.stop, device="cpu")
         recorder = Recorder(subject.network, subject.take(positions))
         # The recorder sees no query of a captured step.
         hardware = Hardware("fp32", capture=False, prepare="none")
-        result = Session(self.loader.ready(cell.question.attack), recorder, hardware).run(recorder.problem)
-        yield self._facts(cell, positions, result, recorder.trace())
+        result = Session(self.loader.ready(unit.cell.question.attack), recorder, hardware).run(recorder.problem)
+        self._keep(unit, positions, [(positions - unit.start, result)], done)
+        done.trace = recorder.trace()
 
-    def _facts(self, cell: Cell, positions: Tensor, result: Result, trace: Trace | None = None) -> Batch:
-        facts, device = self.subject(cell).facts(result, positions), self.loader.device
-        return Batch(positions.numpy(), facts, peak_device(device), trace)
+    def _keep(self, unit: Unit, positions: Tensor, parts: list[tuple[Tensor, Result]], done: UnitResult) -> None:
+        """Put the results of the parts of a batch together, in the order of its rows."""
+        rows = torch.cat([part for part, _ in parts])
+        order = rows.argsort()
+        result, positions = Result.join([result for _, result in parts]).take(order), positions[rows[order].to("cpu")]
+        done.positions, done.facts = positions.numpy(), self.subject(unit.cell).facts(result, positions)
+        done.peak_device = peak_device(self.loader.device)
 
     def subject(self, cell: Cell) -> Subject:
         """Return the subject of a cell; refuse weights or rows that are not the cell's."""

@@ -10,11 +10,11 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import torch
 
@@ -23,7 +23,7 @@ from sigmazero.bench.worker import Worker
 from sigmazero.core import faults
 
 Name = Literal["local", "processes", "ray"]
-CGROUP, GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+CGROUP, GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")  # of cgroups v2
 
 
 class WorkerExecutor(Executor):
@@ -38,25 +38,25 @@ class WorkerExecutor(Executor):
         raise NotImplementedError
 
 
-class Engine(Protocol):
-    """Start workers, which are known by their numbers."""
+class Engine:
+    """Start workers, which are known by their numbers.
 
-    @property
-    def size(self) -> int:
-        """How many workers to keep."""
+    size     how many workers to keep
+    remote   whether workers are other processes, which do not share this one's memory
+    """
 
-    @property
-    def remote(self) -> bool:
-        """Whether workers are other processes, which do not share this one's memory."""
+    size: int
+    remote = True
 
     def start(self, number: int) -> WorkerExecutor:
         """Start a worker; calls wait until it is ready."""
+        raise NotImplementedError
 
     def close(self) -> None:
-        """Release what the workers share."""
+        """Release what the workers share; by default nothing."""
 
 
-class Here(WorkerExecutor):
+class Here(Engine, WorkerExecutor):
     """This process as an engine with one worker: `submit` returns when the call is done."""
 
     size, remote = 1, False
@@ -78,9 +78,6 @@ class Here(WorkerExecutor):
         """Do nothing: between two calls nothing runs."""
         return ""
 
-    def close(self) -> None:
-        """Release nothing."""
-
 
 class OneProcess(ProcessPoolExecutor, WorkerExecutor):
     """A pool of one process: a larger pool gives up all calls when one process dies."""
@@ -101,10 +98,8 @@ class OneProcess(ProcessPoolExecutor, WorkerExecutor):
         return f"its worker ended with exit code {code}" if code else "its worker ended"
 
 
-class Processes:
+class Processes(Engine):
     """Processes on this machine: by default one for each usable core, or for each CUDA device."""
-
-    remote = True
 
     def __init__(self, loader: Loader, workers: int | None = None) -> None:
         self.loader, self._devices = loader, [loader.device]
@@ -120,14 +115,7 @@ class Processes:
         """Start a process; the CUDA devices are used in turn."""
         device = self._devices[number % len(self._devices)]
         loader = Loader(device, self.loader.trust)
-        return OneProcess(1, self._context, initializer=begin, initargs=(loader, self.fault()))
-
-    def fault(self) -> str:
-        """Return the point at which a test has the next worker killed."""
-        return faults.of_next_worker()
-
-    def close(self) -> None:
-        """Workers share nothing."""
+        return OneProcess(1, self._context, initializer=begin, initargs=(loader, faults.of_next_worker()))
 
 
 def begin(loader: Loader, fault: str = "") -> None:
@@ -137,13 +125,11 @@ def begin(loader: Loader, fault: str = "") -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the driver decides what happens
     faulthandler.enable()
     torch.set_num_threads(1)  # two busy threads on a core are many times slower than one
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    threading.Thread(target=_end_with, args=(multiprocessing.parent_process(),), daemon=True).start()
     _workers.append(Worker(loader, foreign=True))
 
 
-_workers: list[Worker] = []  # of this process: one, where it was started by `Processes`
+_workers: list[Worker] = []  # the worker of this process, if `Processes` started it
 
 
 def _call(method: Callable[..., Any], *args: Any) -> Any:
@@ -156,28 +142,15 @@ def _end_with(parent: Any) -> None:
 
 
 def usable_cores() -> int:
-    """Return how many processor cores this process may use: by affinity, and by the quota of its container."""
+    """Return how many processor cores this process may use: by affinity, and by the quotas of its control groups."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min([cores, *map(int, _quotas(CGROUP, GROUPS))]))
-
-
-def _quotas(cgroup: Path, groups: Path) -> Iterator[float]:
-    """Yield the CPU quotas, in cores, of this process's control groups and of their parents.
-
-    Each line of `groups` has a number, controllers and a path; cgroups v2 have one line without controllers.
-    """
-    lines = groups.read_text().splitlines() if groups.exists() else []
-    for _, controllers, path in (line.split(":", 2) for line in lines):
-        if controllers and "cpu" not in controllers.split(","):
-            continue
-        base = cgroup / "cpu" if controllers else cgroup
-        files = ["cpu.cfs_quota_us", "cpu.cfs_period_us"] if controllers else ["cpu.max"]
-        own = base / path.strip("/")  # a container may see its own group as the base
-        for folder in {base, own, *own.parents}:
-            with suppress(OSError, ValueError):  # a file that is not there, or "max": no quota
-                quota, period = " ".join((folder / name).read_text() for name in files).split()
-                if int(quota) > 0:
-                    yield int(quota) / int(period)
+    lines = GROUPS.read_text().splitlines() if GROUPS.exists() else []
+    own = next((CGROUP / line[3:].strip("/") for line in lines if line.startswith("0::")), CGROUP)
+    for folder in (CGROUP, own, *own.parents):  # a container may see its own group as the base
+        with suppress(OSError, ValueError):  # a file that is not there, or "max": no quota
+            quota, period = map(int, (folder / "cpu.max").read_text().split())
+            cores = min(cores, quota // period)
+    return max(1, cores)
 
 
 def choose_engine(
