@@ -152,11 +152,7 @@ class Evaluation:
 
     def table(self, ks: Sequence[float] | None = None, over: str = "changes") -> str:
         """Return the figures as Markdown: a table of the runs without a budget, and one of those with."""
-        return self._table(self._tables(self._runs(over), ks), escape_markdown)
-
-    @staticmethod
-    def _table(found: Sequence[tables.Table], escape: Callable[[str], str]) -> str:
-        return "\n".join(to_markdown(each, False, escape) for each in found).rstrip() or NOTHING
+        return _markdown(self._runs(over), ks)
 
     def _runs(self, over: str = "changes") -> list[Run]:
         if over not in ("changes", reported.COST):
@@ -164,9 +160,6 @@ class Evaluation:
         with Store(self.store) as store:
             found = reported.load(store, self.keys)
         return found if over == "changes" else reported.by_cost(found)
-
-    def _tables(self, found: Sequence[Run], ks: Sequence[float] | None = None) -> list[tables.Table]:
-        return [tables.build(name, found, ks) for name in tables.kinds(found)]
 
     def plot(self) -> Any:
         """Draw the success rate over the number of changes, a line per attack; return matplotlib's figure."""
@@ -191,7 +184,7 @@ class Evaluation:
     def _repr_html_(self) -> str:
         """Show sentences, tables and, of images, some samples of the best attack in a notebook."""
         found = self._runs()
-        parts = [rows(table) for table in self._tables(found)]
+        parts = [rows(table) for table in _tables(found)]
         return show_html(" ".join(sentences(found, mix=True)) or NOTHING, parts, self._pictures(found), self._remarks())
 
     def _pictures(self, found: Sequence[Run]) -> list[Any]:
@@ -223,8 +216,18 @@ class Evaluation:
     def _text(self, escape: Callable[[str], str]) -> str:
         found = self._runs()
         first = "\n".join(map(escape, sentences(found, mix=True))) or NOTHING
-        parts = [first, *([self._table(self._tables(found), escape)] if found else []), *map(escape, self._remarks())]
-        return "\n\n".join(parts)
+        table = [_markdown(found, escape=escape)] if found else []
+        return "\n\n".join([first, *table, *map(escape, self._remarks())])
+
+
+def _tables(found: Sequence[Run], ks: Sequence[float] | None = None) -> list[tables.Table]:
+    return [tables.build(name, found, ks) for name in tables.kinds(found)]
+
+
+def _markdown(
+    found: Sequence[Run], ks: Sequence[float] | None = None, escape: Callable[[str], str] = escape_markdown
+) -> str:
+    return "\n".join(to_markdown(each, False, escape) for each in _tables(found, ks)).rstrip() or NOTHING
 
 
 def _plain(name: str) -> str:

@@ -13,7 +13,7 @@ import hashlib
 import importlib
 from collections.abc import Container, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -125,25 +125,23 @@ class Loader:
         self._double: tuple[nn.Module, nn.Module] | None = None
         self._rows: tuple[DataSpec, Rows] | None = None
         self._surrogates: dict[ModelSpec, nn.Module] = {}
-        self._given_models: dict[ModelSpec, nn.Module] = {}
-        self._given_rows: dict[DataSpec, Rows] = {}
+        self._given: dict[ModelSpec | DataSpec, Any] = {}
 
     def give_model(self, spec: ModelSpec, network: nn.Module) -> None:
         """Use this module for that name instead of loading one."""
-        self._given_models[spec] = network
+        self._given[spec] = network
 
     def give_rows(self, spec: DataSpec, rows: Rows) -> None:
         """Use these rows for that name."""
-        self._given_rows[spec] = rows
+        self._given[spec] = rows
 
     def take_back(self) -> None:
         """Drop the modules and rows that were given."""
-        self._given_models.clear()
-        self._given_rows.clear()
+        self._given.clear()
 
     def has(self, spec: ModelSpec | DataSpec) -> bool:
         """Return whether a module or rows were given for that name."""
-        return spec in self._given_models or spec in self._given_rows
+        return spec in self._given
 
     def release(self) -> None:
         """Unload models and rows; those that were given stay."""
@@ -159,8 +157,8 @@ class Loader:
             if self._double is None or self._double[0] is not network:
                 self._double = network, copy.deepcopy(network).double()
             return self._double[1]
-        if spec in self._given_models:
-            return self._given_models[spec]
+        if spec in self._given:
+            return cast("nn.Module", self._given[spec])
         if self._model is None or self._model[0] != spec:
             self._model = self._double = None  # make room first
             self._model = spec, self._load(spec)
@@ -178,15 +176,15 @@ class Loader:
         if spec is None:
             return attack
         if spec not in self._surrogates:
-            network = self._given_models[spec] if spec in self._given_models else self._load(spec)
+            network = self._given[spec] if spec in self._given else self._load(spec)
             self._surrogates[spec] = network.requires_grad_(False)
         changed: dict[str, Any] = {"surrogate": self._surrogates[spec]}
         return replace(attack, **changed)
 
     def rows(self, spec: DataSpec) -> Rows:
         """Return the rows, on the CPU."""
-        if spec in self._given_rows:
-            return self._given_rows[spec]
+        if spec in self._given:
+            return cast("Rows", self._given[spec])
         if self._rows is None or self._rows[0] != spec:
             refuse_untrusted([spec], self.trust)
             self._rows = None
@@ -195,7 +193,7 @@ class Loader:
 
     def code(self, spec: ModelSpec) -> dict[str, Any]:
         """Return what identifies the model besides its weights."""
-        return describe_model(self.model(spec), None if spec in self._given_models else spec)
+        return describe_model(self.model(spec), None if spec in self._given else spec)
 
     def rows_and_targets(
         self, spec: DataSpec, model: ModelSpec, target: str | int | None, seed: int
@@ -282,7 +280,7 @@ def keep(store: Store, rows: Rows) -> bool:
         return False
     images = rows.images.detach().cpu()
     levels = (images * 255).round().clamp(0, 255).to(torch.uint8)
-    exact = torch.equal(_scaled(levels, images.dtype), images) and not bool(images.signbit().any())
+    exact = torch.equal(levels.to(images.dtype) / 255, images) and not bool(images.signbit().any())
     stored = levels if exact else images
     if stored.nbytes > MAX_BYTES:
         return False
@@ -298,12 +296,8 @@ def stored_rows(store: Store, info: CellInfo) -> Rows | None:
         return None
     images, labels, ids = (torch.from_numpy(arrays[name]) for name in ("images", "labels", "ids"))
     if images.dtype == torch.uint8:
-        images = _scaled(images, torch.float64 if int(arrays["width"]) == 8 else torch.float32)
+        images = images.to(torch.float64 if int(arrays["width"]) == 8 else torch.float32) / 255
     return Rows(images, labels, ids, info.dataset)
-
-
-def _scaled(levels: Tensor, kind: torch.dtype) -> Tensor:
-    return levels.to(kind) / 255
 
 
 def recall(store: Store, info: CellInfo, loader: Loader) -> DataSpec:

@@ -24,6 +24,7 @@ from sigmazero.bench.constraints import judge_missing
 from sigmazero.bench.constraints import recall as recall_constraints
 from sigmazero.bench.loader import ABSENT, Loader, origin, recall
 from sigmazero.bench.plan import PRECISIONS, Question
+from sigmazero.bench.provenance import provenance
 from sigmazero.bench.worker import Unit, Worker
 from sigmazero.core.attack import Attack
 from sigmazero.core.model import logits_in
@@ -37,6 +38,7 @@ from sigmazero.store.store import Store, StoreError
 
 BATCH_SIZE = 101  # unlike those of plans, since no fact may depend on it
 RERUN_BATCHES = 2  # of each cell that are run again, drawn at random
+SAME = ("torch", "numpy", "device", "threads", "processor", "sigmazero")  # if these agree, the bits should agree too
 COMPARED = ("outcome", "l0", "l0_pixel", "clean_prediction", "prediction", "step_found", "forwards", "backwards")
 COARSE = 300  # times ROUNDING: how far two number formats, such as fp32 and bf16, may lie apart
 UNLOADABLE = (*ABSENT, ValueError, LookupError, TypeError)
@@ -346,7 +348,9 @@ def _rerun_cell(store: Store, info: CellInfo, loader: Loader, done: Verification
             raise ValueError(result.line)
         fresh = result.facts.take(np.isin(result.positions, positions))
         if what := _compared(store.facts(info.key, positions=positions), fresh):
-            done.note(info, what)
+            here = provenance(loader.device)
+            same = loader.device.type == "cpu" and all(made.get(name) == here.get(name) for name in SAME)
+            done.note(info, f"run again {'here' if same else 'on another machine or with other versions'}, {what}")
         rows += len(positions)
     return rows
 
@@ -395,7 +399,7 @@ def _compared(stored: Facts, fresh: Facts) -> str:
         return ""
     queries = [_mean(facts.forwards + facts.backwards) for facts in (fresh, stored)]
     return (
-        f"run again, of {len(stored)} rows differ: {', '.join(parts)}; mean changes {_mean(fresh.l0)} against "
+        f"of {len(stored)} rows differ: {', '.join(parts)}; mean changes {_mean(fresh.l0)} against "
         f"{_mean(stored.l0)} stored, mean queries {queries[0]} against {queries[1]} stored"
     )
 

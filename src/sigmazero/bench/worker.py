@@ -12,7 +12,7 @@ from __future__ import annotations
 import platform
 import traceback
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import Any, cast, get_args
@@ -85,7 +85,7 @@ class Worker:
 
     def __init__(self, loader: Loader, *, foreign: bool = False) -> None:
         self.loader, self.foreign = loader, foreign
-        self._subject: tuple[Hashable, Subject] | None = None
+        self._subject: tuple[str, Subject] | None = None
         self._prepared: tuple[nn.Module, Prepared] | None = None
         self._session: tuple[str, Session] | None = None
 
@@ -152,14 +152,12 @@ class Worker:
 
     def subject(self, cell: Cell) -> Subject:
         """Return the subject of a cell; refuse weights or rows that are not the cell's."""
-        q = cell.question
-        key = (q.model, q.data, cell.info.precision == "fp64", q.target, q.seed, q.unit, q.budget, q.margin, q.allowed)
-        if self._subject is None or self._subject[0] != key:
+        if self._subject is None or self._subject[0] != cell.info.key:
             self._subject = None  # make room first
             subject = Subject.of_cell(cell, self.loader)
             if wrong := subject.differences(cell.info):
                 raise ValueError(f"{cell.info.model} on {cell.info.dataset}: {wrong[0]}; run the plan again")
-            self._subject = key, subject
+            self._subject = cell.info.key, subject
         return self._subject[1]
 
     def _of(self, cell: Cell) -> Session:
