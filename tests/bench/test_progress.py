@@ -1,10 +1,7 @@
 """How far a run is: rows, the cell, and the time left by queries."""
 
-import threading
-
 import pytest
 
-from sigmazero.bench import forecast as progress
 from sigmazero.bench.cells import expand
 from sigmazero.bench.forecast import Progress, queries
 from sigmazero.bench.plan_file import parse_plan
@@ -34,7 +31,6 @@ def test_the_time_left_goes_by_queries(folder, monkeypatch):
 
 
 def test_others_read_in_the_store_how_far_a_run_is(folder, monkeypatch):
-    monkeypatch.setattr(progress, "NOTE_EVERY", 0.0)
     seen = []
     loader = trusting()
     with Store("s.db", write=True) as store:
@@ -52,18 +48,3 @@ def test_others_read_in_the_store_how_far_a_run_is(folder, monkeypatch):
     assert seen[1]["left"] > 0
     assert seen[-1] == {}
     assert run(PLAN, "s.db")[2].rows == 6 * 24, "other steps are other cells"
-
-
-def test_without_a_terminal_there_is_a_line_from_time_to_time(monkeypatch):
-    monkeypatch.setattr(shown, "LINE_EVERY", 0.01)
-    lines, heard = list[str](), threading.Event()
-
-    def say(text: str) -> None:
-        lines.append(text)
-        heard.set()
-
-    with shown.bar("plan", 24, words=lambda: "half of it", say=say):
-        assert heard.wait(60)
-    assert lines[0] == "plan: half of it (0 %)"
-    with shown.bar("plan", 24, show=False, say=lambda text: pytest.fail(text)):
-        pass

@@ -60,11 +60,9 @@ def test_processes_give_the_facts_of_one(folder):
     assert run(PLAN, "two.db", two)[2].rows == 0
 
 
-@pytest.mark.parametrize(
-    "points", [("unit.taken:2",), ("batch.done:1", "batch.done:2"), ("unit.done:2", "unit.done:1")]
-)
-def test_dead_workers_are_replaced_and_their_units_done_again(folder, monkeypatch, points):
+def test_dead_workers_are_replaced_and_their_units_done_again(folder, monkeypatch):
     """One worker at a time, so that it comes to each point whatever the pace."""
+    points = ("unit.taken:2", "batch.done:1", "unit.done:2")
     run(BRIEF, "local.db")
     monkeypatch.setattr(faults, "_of_workers", list(points))
     engine = Counted(trusting(), 1)

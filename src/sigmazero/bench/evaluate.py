@@ -22,7 +22,16 @@ from sigmazero.attacks import get as get_attack
 from sigmazero.bench.cells import expand
 from sigmazero.bench.constraints import Allowed, functions_of, space_key
 from sigmazero.bench.constraints import keep as keep_tensors
-from sigmazero.bench.loader import GIVEN, Loader, clean_rows, find_device, keep, surrogate_spec, without_target
+from sigmazero.bench.loader import (
+    GIVEN,
+    Loader,
+    clean_rows,
+    find_device,
+    keep,
+    source_of,
+    surrogate_spec,
+    without_target,
+)
 from sigmazero.bench.plan import BATCH_SIZE, DataSpec, ModelSpec, Question
 from sigmazero.bench.reuse import reuse
 from sigmazero.bench.run import execute
@@ -379,17 +388,7 @@ def _tensor(values: Any) -> Any:
 
 def _named(*given: Any) -> list[str]:
     """Return the models and data that the caller names: naming code in Python is consent to run it."""
-    return [
-        each.spec if isinstance(each, ModelSpec) else each.source
-        for each in given
-        if isinstance(each, ModelSpec | DataSpec)
-    ]
-
-
-def _model_name(model: object) -> str:
-    """Return a name for a model without one: that of its class, or of the function."""
-    title = model.title if isinstance(model, ArrayModel) else None
-    return title or str(getattr(model, "__name__", type(model).__name__))
+    return [source_of(each) for each in given if isinstance(each, ModelSpec | DataSpec)]
 
 
 def _device(model: object, device: str | torch.device | None) -> torch.device:
@@ -408,7 +407,8 @@ def _model(model: Any, name: str | None, loader: Loader) -> ModelSpec:
     devices = {tensor.device for tensor in (*network.parameters(), *network.buffers())}
     if any(d.type != loader.device.type or loader.device.index not in (None, d.index) for d in devices):
         network = copy.deepcopy(network).to(loader.device)
-    spec = ModelSpec(name or _model_name(model), GIVEN)
+    title = model.title if isinstance(model, ArrayModel) else None
+    spec = ModelSpec(name or title or str(getattr(model, "__name__", type(model).__name__)), GIVEN)
     loader.give_model(spec, network)
     return spec
 

@@ -1,7 +1,4 @@
-"""Load the models and rows of questions and stored cells.
-
-A plan or a store from a stranger may name code. Known models, data sets, arrays and weights run no code; a Python
-file or module does, and an exported program may. Such code runs only if it is trusted.
+"""Load the models and rows of questions and stored cells; code that a plan or a store names runs only if it is trusted.
 
 Tensors given in Python have no file, so the store keeps them, up to 64 MB.
 """
@@ -22,7 +19,7 @@ from torch import Tensor, nn
 
 from sigmazero import data, models
 from sigmazero.bench.identity import describe_model
-from sigmazero.bench.plan import DataSpec, ModelSpec, is_code
+from sigmazero.bench.plan import DataSpec, ModelSpec, Question, is_code
 from sigmazero.core.attack import Attack
 from sigmazero.core.model import logits_in
 from sigmazero.core.parameters import NamedModel
@@ -60,7 +57,7 @@ class UntrustedCode(ValueError):
     """Report code that a plan or a store names, and that is not trusted."""
 
     def __init__(self, specs: Sequence[ModelSpec | DataSpec]) -> None:
-        what = ", ".join(dict.fromkeys(map(_source, specs)))
+        what = ", ".join(dict.fromkeys(map(source_of, specs)))
         super().__init__(
             f"the plan or store refers to Python code ({what}); pass --trust-code to run it (in Python: "
             "Loader(trust=[...]))"
@@ -73,7 +70,7 @@ def names_code(spec: ModelSpec | DataSpec) -> bool:
     >>> names_code(ModelSpec("M1", "M1")), names_code(ModelSpec("mine", "net.py:build"))
     (False, True)
     """
-    source = _source(spec)
+    source = source_of(spec)
     if source in BUNDLED:
         return False
     if isinstance(spec, DataSpec):
@@ -85,12 +82,13 @@ def names_code(spec: ModelSpec | DataSpec) -> bool:
 
 def refuse_untrusted(specs: Sequence[ModelSpec | DataSpec], trust: Container[str]) -> None:
     """Raise if one of these names code that is not trusted."""
-    wrong = [spec for spec in specs if names_code(spec) and _source(spec) not in trust]
+    wrong = [spec for spec in specs if names_code(spec) and source_of(spec) not in trust]
     if wrong:
         raise UntrustedCode(wrong)
 
 
-def _source(spec: ModelSpec | DataSpec) -> str:
+def source_of(spec: ModelSpec | DataSpec) -> str:
+    """Return what a model or rows are loaded from."""
     return spec.spec if isinstance(spec, ModelSpec) else spec.source
 
 
@@ -195,19 +193,18 @@ class Loader:
         """Return what identifies the model besides its weights."""
         return describe_model(self.model(spec), None if spec in self._given else spec)
 
-    def rows_and_targets(
-        self, spec: DataSpec, model: ModelSpec, target: str | int | None, seed: int
-    ) -> tuple[Rows, Tensor | None]:
+    def rows_and_targets(self, question: Question) -> tuple[Rows, Tensor | None]:
         """Return the rows of a question and the classes to reach; rows that are of a fixed target class stay out."""
-        rows = by_names(self.rows(spec), self.model(model))
+        network, target = self.model(question.model), question.target
+        rows = by_names(self.rows(question.data), network)
         if target is None:
             return rows, None
         with torch.no_grad():
-            classes = logits_in(self.model(model)(rows.images[:1].to(self.device))).shape[1]
+            classes = logits_in(network(rows.images[:1].to(self.device))).shape[1]
         if isinstance(target, int) and target >= classes:
-            raise ValueError(f"target = {target}: {model.name} knows classes 0 to {classes - 1}")
+            raise ValueError(f"target = {target}: {question.model.name} knows classes 0 to {classes - 1}")
         rows = without_target(rows, target)
-        return rows, targets(rows, target, classes, seed)
+        return rows, targets(rows, target, classes, question.seed)
 
 
 def surrogate_spec(attack: Attack) -> ModelSpec | None:

@@ -308,8 +308,7 @@ class _Run:
                 self.store.append_trace(key, int(where[0]), result.trace)
             run = self._run_of(worker, job.cell)
             self.store.append(key, where, result.facts, run=run, peak_device=result.peak_device)
-            if self.progress.due():
-                self.store.note_progress(self.progress.note() | {"cells": self._running()})
+            self.store.note_progress(self.progress.note() | {"cells": self._running()})
         line = f"{job.cell.info.model} on {job.cell.info.dataset}: {result.seen}"
         if result.seen and line not in self.summary.seen:  # once for all attacks
             self.summary.seen.append(line)

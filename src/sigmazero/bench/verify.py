@@ -19,11 +19,9 @@ from torch import Tensor
 
 from sigmazero import attacks
 from sigmazero.bench import identity
-from sigmazero.bench.cells import Cell, Subject
+from sigmazero.bench.cells import Cell, Subject, stored_question
 from sigmazero.bench.constraints import judge_missing
-from sigmazero.bench.constraints import recall as recall_constraints
-from sigmazero.bench.loader import ABSENT, Loader, origin, recall
-from sigmazero.bench.plan import PRECISIONS, Question
+from sigmazero.bench.loader import ABSENT, Loader, origin
 from sigmazero.bench.provenance import provenance
 from sigmazero.bench.worker import Unit, Worker
 from sigmazero.core.attack import Attack
@@ -337,7 +335,8 @@ def _rerun_cell(store: Store, info: CellInfo, loader: Loader, done: Verification
     """Run batches of a cell again in the same way; return the number of rows."""
     if not info.identity:
         raise LookupError("it does not describe its attack in full")
-    worker, question = Worker(loader, foreign=True), _question(store, info, loader)
+    worker = Worker(loader, foreign=True)
+    question = stored_question(store, info, loader, attack_of(info.identity["attack"]))
     batches, traced, rows = store.batches(info.key), store.traced(info.key), 0
     for positions, made in draw.sample(batches, min(RERUN_BATCHES, len(batches))):
         size, trace = int(made.get("batch_size", len(positions))), bool(traced[positions].any())
@@ -353,22 +352,6 @@ def _rerun_cell(store: Store, info: CellInfo, loader: Loader, done: Verification
             done.note(info, f"run again {'here' if same else 'on another machine or with other versions'}, {what}")
         rows += len(positions)
     return rows
-
-
-def _question(store: Store, info: CellInfo, loader: Loader) -> Question:
-    """Return the question of a stored cell."""
-    model, _, target = origin(info)
-    settings: dict[str, Any] = {name: getattr(info, name) for name in ("unit", "goal", "budget", "seed", "margin")}
-    return Question(
-        model,
-        recall(store, info, loader),
-        info.attack,
-        attack_of(info.identity["attack"]),
-        target=target,
-        precision=info.precision if info.precision in PRECISIONS else None,
-        allowed=recall_constraints(store, info, loader.spaces),
-        **settings,
-    )
 
 
 def attack_of(described: Mapping[str, Any]) -> Attack:

@@ -173,7 +173,7 @@ class Store:
         """Write everything inside the block in one transaction."""
         if self._lock is None:
             raise StoreError(f"{self.path} is open for reading; open it with Store(path, write=True)")
-        if self._base.in_transaction:
+        if self._in_transaction():
             yield
             return
         with explained(self.path):
@@ -185,9 +185,12 @@ class Store:
                 self._base.execute("COMMIT")
                 faults.reach("store.committed")
             except BaseException:
-                if self._base.in_transaction:
+                if self._in_transaction():
                     self._base.execute("ROLLBACK")
                 raise
+
+    def _in_transaction(self) -> bool:
+        return self._base.in_transaction
 
     def _read(self, query: str, *values: Any) -> list[Any]:
         with explained(self.path):
