@@ -115,12 +115,14 @@ class Evaluation:
             known = {_plain(label): info for label, info in infos.items()}
             if _plain(name) not in known:
                 raise KeyError(f"no attack {name!r} in this evaluation; {hint(name, infos)}")
-            info = known[_plain(name)]
-            facts, positions = store.facts(info.key), np.flatnonzero(store.stored(info.key))
-            if not len(facts):
-                raise KeyError(f"{name!r} has no samples: {self.failed.get(info.key, 'it was not run')}")
-            x = clean_rows(store, info, self._loader).images[torch.from_numpy(positions)]
-            found = report_findings.errors(report_findings.findings(store, reported.load(store, [info.key])))
+            return self._result(store, known[_plain(name)])
+
+    def _result(self, store: Store, info: CellInfo) -> Result:
+        facts = store.facts(info.key)
+        if not len(facts):
+            raise KeyError(f"{info.attack!r} has no samples: {self.failed.get(info.key, 'it was not run')}")
+        x = clean_rows(store, info, self._loader).images[torch.from_numpy(store.positions(info.key))]
+        found = report_findings.errors(report_findings.findings(store, reported.load(store, [info.key])))
         result = facts.to_result(x.double() if info.precision == "fp64" else x, info)
         classes, names = (tuple(info.about.get(word, ())) or None for word in ("classes", "names"))
         return replace(result, x=x, classes=classes, names=names, findings=tuple(found))
@@ -200,11 +202,9 @@ class Evaluation:
         """Draw some samples of the strongest attack; nothing where the inputs or matplotlib are not there."""
         if not found:
             return []
-        best = reported.groups(found)[0].strongest.info.key
-        with Store(self.store) as store:
-            label = next(name for info, name in self._labels(store) if info.key == best)
         try:
-            result = self[label]
+            with Store(self.store) as store:
+                result = self._result(store, reported.groups(found)[0].strongest.info)
         except (OSError, ImportError, ValueError, LookupError):  # the clean inputs cannot be read here
             return []
         return [] if result.x is None else [draw_result(result, result.x)]

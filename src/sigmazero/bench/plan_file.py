@@ -245,25 +245,21 @@ class _Builder:
         return goal, target if goal == "targeted" else None
 
     def _model(self, name: str, index: int) -> ModelSpec:
-        if (table := self.plan.models.get(name)) is not None:
-            return ModelSpec(name, table.spec or name, table.weights, table.normalize)
-        if models.find(name) is None and ":" not in name and not name.endswith((".pt2", ".onnx")):
-            known = [*self.plan.models, *models.entries()]
-            raise self.error(f"unknown model {name!r}; {hint(name, known)}, or file.py:build", "grid", index, "models")
-        return ModelSpec(name, name)
+        known = name in self.plan.models or ":" in name or name.endswith((".pt2", ".onnx")) or models.find(name)
+        if not known:
+            near = hint(name, [*self.plan.models, *models.entries()])
+            raise self.error(f"unknown model {name!r}; {near}, or file.py:build", "grid", index, "models")
+        table = self.plan.models.get(name, ModelTable())
+        return ModelSpec(name, table.spec or name, table.weights, table.normalize)
 
     def _data(self, name: str, index: int) -> DataSpec:
-        table = self.plan.data.get(name)
-        source = (table and table.source) or name
-        if not (
-            source in DATASETS or is_data_file(source) or is_folder(source) or (table is not None and is_code(source))
-        ):
-            at = ("data", name, "source") if table is not None else ("grid", index, "data")
-            known = [*self.plan.data, *DATASETS] if table is None else DATASETS
-            what = f"{source!r} is no data set; {hint(source, known)}, or a path ending in .npz or .csv"
-            raise self.error(what, *at)
-        if table is None:
-            return DataSpec(name, source)
+        table, described = self.plan.data.get(name, DataTable()), name in self.plan.data
+        source = table.source or name
+        known = source in DATASETS or is_data_file(source) or is_folder(source) or (described and is_code(source))
+        if not known:
+            at = ("data", name, "source") if described else ("grid", index, "data")
+            near = hint(source, DATASETS if described else [*self.plan.data, *DATASETS])
+            raise self.error(f"{source!r} is no data set; {near}, or a path ending in .npz or .csv", *at)
         rows = tuple(table.rows) if isinstance(table.rows, list) else table.rows
         bounds = None if table.bounds is None else (table.bounds[0], table.bounds[1])
         return DataSpec(name, source, rows, table.limit, table.seed, bounds)
