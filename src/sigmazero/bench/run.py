@@ -200,9 +200,11 @@ class _Run:
     def _hand_out(self) -> None:
         """Give a unit to every idle worker."""
         for worker in list(self.workers.values()):
-            job = self._choose(worker)
-            if job is None or worker.provenance is None or worker.unit is not None:
+            if worker.provenance is None or worker.unit is not None:
                 continue
+            job = self._choose(worker)
+            if job is None:
+                return
             unit = job.units.pop(0)
             if unit.examine and not unit.tries:
                 self.store.retry(unit.cell.info.key)
