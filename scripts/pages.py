@@ -20,10 +20,44 @@ from sigmazero.cli.app import PANELS
 from sigmazero.cli.commands.list import attack_rows, counts_pixels, dataset_rows, model_rows, short
 from sigmazero.core.attack import Attack
 from sigmazero.core.findings import CODES
+from sigmazero.core.toml import Table
 from sigmazero.report.formats import markdown
 
 DOCS = Path(__file__).parents[1] / "docs"
 NAMES = ("cli.md", "attacks.md", "models.md", "plans.md", "doctor.md")
+PLAN = """
+steps = 1000                          # settings at the top hold for the whole plan
+batch_size = 32
+
+[data.mnist]                          # rows of a data set; a name alone needs no table
+limit = 500
+seed = 0
+
+[attacks.no-projection]               # an attack with other parameters; a registered name needs no table
+attack = "sigma-zero"
+parameters = { projection = false }
+
+[[grid]]                              # every model × data × attack × budget of a grid is one cell
+models = ["M1", "M2"]
+data = ["mnist"]
+attacks = ["sigma-zero", "no-projection"]
+"""
+PLAN_RULES = """
+An attack's settings win over those of the grid, and those over the ones at the top. `attack = "foolbox:L0FMNAttack"`
+names an attack of another library ([bridges](bridges.md)) and takes `parameters` as its options. `sweep = { threshold =
+[0.1, 0.3] }` in an attack's table makes one attack of each combination. `trace = true` there keeps every query of the
+attack; its rows then run one at a time, so its seconds are no measure. `[space]` says what may change
+([spaces](spaces.md)), for the whole plan, for `[data.NAME.space]` or for one `[grid.space]`; the nearest wins, and
+without any the space of the data holds. Paths are relative to the current folder.
+"""
+PLAN_TABLES: dict[str, type[Table]] = {
+    "At the top": plan_file.PlanFile,
+    "[[grid]]": plan_file.Grid,
+    "[models.NAME]": plan_file.ModelTable,
+    "[data.NAME]": plan_file.DataTable,
+    "[attacks.NAME]": plan_file.AttackTable,
+    "[space]": plan_file.SpaceTable,
+}
 
 
 def write(folder: Path = DOCS) -> None:
@@ -154,9 +188,9 @@ def plans() -> Iterator[str]:
         "record per sample; `--dry-run` lists its cells with the estimated time. [Reproducing the paper]"
         "(reproducing.md) lists those of the paper; [the quickstart](quickstart.md) has one for a network of your own."
     )
-    yield f"```toml{plan_file.EXAMPLE}```"
-    yield plan_file.RULES.strip()
-    for title, table in plan_file.TABLES.items():
+    yield f"```toml{PLAN}```"
+    yield PLAN_RULES.strip()
+    for title, table in PLAN_TABLES.items():
         yield f"## `{title}`" if "[" in title else f"## {title}"
         told = {name: field.description for name, field in table.model_fields.items() if field.description}
         yield markdown([{"word": f"`{name}`", "meaning": meaning} for name, meaning in told.items()])

@@ -11,8 +11,10 @@ from sigmazero.bench.cells import expand
 from sigmazero.bench.loader import EVERYTHING, Loader, clean_rows
 from sigmazero.bench.plan import Plan
 from sigmazero.bench.plan_file import parse_plan
+from sigmazero.bench.proofs import METHOD, VERSION, recognise_rows
 from sigmazero.bench.run import execute
 from sigmazero.bench.workers import Engine
+from sigmazero.store.proofs import Proof, row_digests
 from sigmazero.store.store import Store
 
 NET = """
@@ -99,6 +101,17 @@ def key(text: str, **changes) -> str:
 def clean(store: Store, loader: Loader | None = None):
     """What gives a report the clean inputs of a cell."""
     return partial(clean_rows, store, loader=loader or trusting())
+
+
+def keep_proofs(path, key, rows, least, seconds, *, loader, method=METHOD, version=VERSION) -> list[str]:
+    """Store how many changes each row is proved to need, 0 if nothing; the data sets whose rows cannot be loaded."""
+    digests = row_digests(rows.images, rows.labels)
+    made = zip(digests, least, seconds, strict=True)
+    with Store(path, write=True) as store, store.together():
+        store.keep_digests(rows.content_hash, digests)
+        lost = recognise_rows(store, loader, key)
+        store.prove(key, {row: Proof(int(bound), method, version, float(took)) for row, bound, took in made if bound})
+    return lost
 
 
 def contents(path) -> dict[str, dict[str, np.ndarray]]:

@@ -9,11 +9,12 @@ import sigmazero as sz
 from sigmazero.auto import Verdict
 from sigmazero.bench.constraints import Allowed
 from sigmazero.bench.loader import Loader
-from sigmazero.bench.proofs import keep_proofs, proof_key
+from sigmazero.bench.proofs import proof_key
 from sigmazero.data import Rows
 from sigmazero.store import StoreError
 from sigmazero.testing import assert_robust
 from tests.helpers.cascades import Noisy, Rounded
+from tests.plans import keep_proofs
 
 X = torch.ones(4, 5)
 X[0, 1:4], X[1, 2:4] = 0, 0

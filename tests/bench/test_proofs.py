@@ -13,13 +13,14 @@ import torch
 from sigmazero.bench.constraints import Allowed
 from sigmazero.bench.evaluate import evaluate
 from sigmazero.bench.loader import Loader
-from sigmazero.bench.proofs import certify_into, keep_proofs, proof_key, recall_proofs, recognise_rows
+from sigmazero.bench.proofs import certify_into, proof_key, recall_proofs, recognise_rows
 from sigmazero.bench.verify import verify
 from sigmazero.certifier.search import BranchAndBound
 from sigmazero.data import Rows
 from sigmazero.store import Store, StoreError
 from sigmazero.store.merge import merge
 from tests.helpers.networks import linear_optimum, linear_problem
+from tests.plans import keep_proofs
 
 N = 6
 MODEL, X, Y = linear_problem((3, 4, 5), N)
@@ -179,32 +180,6 @@ def test_what_is_proved_before_an_interruption_is_stored(tmp_path, monkeypatch):
     with Store(tmp_path / "p.db") as store:
         (key,) = store.proof_keys()
         assert 2 in [proof.least for proof in store.proofs(key).values()]
-
-
-def test_rows_proved_within_a_block_are_stored_when_the_search_of_others_is_interrupted(tmp_path, monkeypatch):
-    made, right, decided = BranchAndBound.__init__, BranchAndBound._step, BranchAndBound._decided
-    reports: list[Any] = []
-
-    def step(*given):
-        if any(reports):
-            raise KeyboardInterrupt
-        right(*given)
-
-    def report(*given):
-        reports.append(decided(*given).tolist())
-        return decided(*given)
-
-    monkeypatch.setattr("sigmazero.certifier.search.REPORT", 0.0)
-    monkeypatch.setattr(
-        BranchAndBound, "__init__", lambda self, *given, **how: made(self, *given, **how | {"batch": 1})
-    )
-    monkeypatch.setattr(BranchAndBound, "_step", step)
-    monkeypatch.setattr(BranchAndBound, "_decided", report)
-    with pytest.raises(KeyboardInterrupt):
-        certified(tmp_path / "p.db", up_to=1)
-    with Store(tmp_path / "p.db") as store:
-        (key,) = store.proof_keys()
-        assert [proof.least for proof in store.proofs(key).values()].count(2) == len(reports[-1])
 
 
 def test_a_resumed_search_keeps_its_examples(tmp_path):

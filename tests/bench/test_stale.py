@@ -385,6 +385,21 @@ def test_a_contradicted_cell_is_named_unchanged_and_replaced_when_asked(project)
     assert len({project.evaluate(anew=True).keys, anew.keys, before.keys}) == 3
 
 
+def test_one_contradicted_cell_supersedes_all_of_its_model(project, monkeypatch):
+    project.options["budgets"] = [3, 60]
+    before, check = project.evaluate().keys, reuse._check_cell
+
+    def one_differs(store, info, *more):
+        if info.budget == 60:
+            raise reuse.ModelChanged(store, info, None, "other outputs")
+        return check(store, info, *more)
+
+    monkeypatch.setattr(reuse, "_check_cell", one_differs)
+    with pytest.raises(reuse.ModelChanged):
+        project.evaluate()
+    assert not set(project.evaluate(anew=True).keys) & set(before)
+
+
 def test_random_models_are_recognised_and_not_asked(project):
     class Random(torch.nn.Module):
         def __init__(self):

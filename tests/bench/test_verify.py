@@ -204,6 +204,17 @@ def test_other_rows_are_found(folder):
     assert "mine.npz" in str(done.skipped[0])
 
 
+def test_of_a_damaged_file_only_the_damage_is_said(folder):
+    run(SHORT, "s.db")
+    with Store("s.db", write=True) as store:
+        store.keep_arrays("mine", a=np.zeros(1))
+        store._base.execute("UPDATE arrays SET npz = x'00ff' WHERE name = 'mine'")
+    done = check()
+    (found,) = done.disagreements
+    assert "the arrays mine cannot be read" in str(found)
+    assert done.rows == 0
+
+
 def test_weights_that_never_end_are_refused(folder):
     """A store may name any path."""
     run(SHORT.replace('["net.py:build"]', '["demo"]').replace('"mine.npz"', '"mnist-5k-heldout"\nlimit = 2'), "s.db")

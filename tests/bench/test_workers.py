@@ -15,9 +15,10 @@ from sigmazero.bench.cells import expand
 from sigmazero.bench.loader import Loader
 from sigmazero.bench.plan_file import parse_plan
 from sigmazero.bench.provenance import versions
-from sigmazero.bench.run import NoWorkers, differences, execute
-from sigmazero.bench.worker import Unit, Worker
+from sigmazero.bench.run import NoWorkers, differences, execute, units
+from sigmazero.bench.worker import Worker
 from sigmazero.bench.workers import Processes
+from sigmazero.core import faults
 from sigmazero.data import Rows
 from sigmazero.store.facts import Facts
 from sigmazero.store.store import Store
@@ -29,16 +30,14 @@ pytestmark = pytest.mark.slow
 BRIEF = PLAN.replace("steps = 30", "steps = 5").replace(', "net.py:other"', "")
 
 
-class Mortal(Processes):
-    """Processes whose first workers, in the order they are started, are killed at these points."""
+class Counted(Processes):
+    """Processes that count how many were started."""
 
-    def __init__(self, loader: Loader, *points: str, size: int = 1) -> None:
-        super().__init__(loader, size)
-        self.points, self.started = list(points), 0
+    started = 0
 
-    def fault(self) -> str:
+    def start(self, number):
         self.started += 1
-        return self.points.pop(0) if self.points else ""
+        return super().start(number)
 
 
 def two(loader: Loader) -> Processes:
@@ -61,20 +60,14 @@ def test_processes_give_the_facts_of_one(folder):
     assert run(PLAN, "two.db", two)[2].rows == 0
 
 
-@pytest.mark.parametrize(
-    "points", [("unit.taken:2",), ("batch.done:1", "batch.done:2"), ("unit.done:2", "unit.done:1")]
-)
-def test_dead_workers_are_replaced_and_their_units_done_again(folder, points):
+def test_dead_workers_are_replaced_and_their_units_done_again(folder, monkeypatch):
     """One worker at a time, so that it comes to each point whatever the pace."""
+    points = ("unit.taken:2", "batch.done:1", "unit.done:2")
     run(BRIEF, "local.db")
-    engines: list[Mortal] = []
-
-    def mortal(loader):
-        engines.append(Mortal(loader, *points))
-        return engines[0]
-
-    _, _, report = run(BRIEF, "killed.db", mortal)
-    assert engines[0].started == 1 + len(points)
+    monkeypatch.setattr(faults, "_of_workers", list(points))
+    engine = Counted(trusting(), 1)
+    _, _, report = run(BRIEF, "killed.db", lambda loader: engine)
+    assert engine.started == 1 + len(points)
     assert not report.failed
     assert_same(contents("killed.db"), contents("local.db"))
     with Store("killed.db") as store:
@@ -247,9 +240,10 @@ def test_one_ctrl_c_ends_a_batch_that_never_ends(endless, options):
     assert all(ended(worker) for worker, _ in processes)
 
 
-def test_workers_that_do_not_start_end_the_run(folder):
+def test_workers_that_do_not_start_end_the_run(folder, monkeypatch):
+    monkeypatch.setattr(faults, "_of_workers", ["worker.begun"] * 6)
     with pytest.raises(NoWorkers, match=r"no worker can be used"):
-        run(BRIEF, "s.db", lambda loader: Mortal(loader, *["worker.begun"] * 6, size=2))
+        run(BRIEF, "s.db", two)
 
 
 def test_workers_with_other_versions_are_refused_by_name(folder, monkeypatch):
@@ -277,30 +271,23 @@ def test_the_driver_lets_go_of_its_model_before_workers_start(folder):
     assert seen == [None]
 
 
-V1, V2 = "5:memory:/job\n1:cpu,cpuacct:/job/step\n0::/\n", "0::/job/step\n"
-
-
 @pytest.mark.parametrize(
-    ("groups", "files", "quota"),
+    ("files", "quota"),
     [
-        (V2, {"cpu.max": "max 100000"}, None),
-        (V2, {"cpu.max": "150000 100000"}, 1),
-        (V2, {"cpu.max": "50000 100000"}, 1),
-        (V2, {"cpu.max": "max 100000", "job/cpu.max": "300000 100000", "job/step/cpu.max": "max 100000"}, 3),
-        (V1, {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, None),
-        (V1, {"cpu/cpu.cfs_quota_us": "300000", "cpu/cpu.cfs_period_us": "100000"}, 3),
-        (V1, {"cpu/job/step/cpu.cfs_quota_us": "400000", "cpu/job/step/cpu.cfs_period_us": "100000"}, 4),
-        (V1, {"memory/job/cpu.cfs_quota_us": "100000", "memory/job/cpu.cfs_period_us": "100000"}, None),
+        ({"cpu.max": "max 100000"}, 64),
+        ({"cpu.max": "150000 100000"}, 1),
+        ({"cpu.max": "50000 100000"}, 1),
+        ({"cpu.max": "max 100000", "job/cpu.max": "300000 100000", "job/step/cpu.max": "max 100000"}, 3),
     ],
 )
-def test_workers_keep_to_the_quota_of_their_container(tmp_path, monkeypatch, groups, files, quota):
+def test_workers_keep_to_the_quota_of_their_container(tmp_path, monkeypatch, files, quota):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(64))
-    for name, text in {**files, "groups": groups}.items():
+    for name, text in {**files, "groups": "0::/job/step\n"}.items():
         (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
         (tmp_path / name).write_text(text)
     monkeypatch.setattr(workers, "CGROUP", tmp_path)
     monkeypatch.setattr(workers, "GROUPS", tmp_path / "groups")
-    assert Processes(Loader()).size == (quota or 64)
+    assert Processes(Loader()).size == quota
 
 
 CONVOLUTION = """
@@ -316,8 +303,7 @@ steps = 12
 """
 
 
-@pytest.mark.parametrize("cuts", [(40,), (8, 16, 40), (16, 24, 32, 40)])
-def test_facts_do_not_depend_on_the_cut(cuts):
+def test_facts_do_not_depend_on_the_order_of_the_batches():
     """On a real network a row's last bits depend on its batch, and rows that are wrong already leave holes."""
     pytest.importorskip("mlxtend")
     loader = Loader()
@@ -327,13 +313,13 @@ def test_facts_do_not_depend_on_the_cut(cuts):
     labels[torch.tensor([2, 3, 9, 17, 18, 19, 20, 21, 33])] += 1
     loader.give_rows(question.data, Rows(rows.images, labels % 10, rows.ids, rows.name))
     (cell,), _ = expand([question], loader)
-    worker = Worker(loader)
+    batches = units(cell, np.ones(40, np.bool_))
 
-    def facts(spans):
-        made = [batch for start, stop in spans for batch in worker.attack(Unit(cell, start, stop)).batches]
-        positions = np.concatenate([batch.positions for batch in made])
-        assert sorted(positions) == list(range(40))
-        joined = Facts.join([batch.facts for batch in made]).take(np.argsort(positions))
+    def facts(order):
+        worker = Worker(loader)
+        made = sorted((worker.attack(each) for each in order), key=lambda each: int(each.positions[0]))
+        joined = Facts.join([each.facts for each in made])
+        assert joined.row.tolist() == rows.ids.tolist()
         return {"": {name: values for name, values in vars(joined).items() if name != "seconds"}}
 
-    assert_same(facts(reversed(list(zip((0, *cuts), cuts, strict=False)))), facts([(0, 40)]))
+    assert_same(facts(batches[::-1]), facts(batches))

@@ -15,7 +15,7 @@ from sigmazero.bench.constraints import Allowed
 from sigmazero.bench.identity import hash_weights
 from sigmazero.bench.loader import EVERYTHING, Loader
 from sigmazero.bench.plan import DataSpec, ModelSpec
-from sigmazero.bench.proofs import keep_proofs, proof_key
+from sigmazero.bench.proofs import proof_key
 from sigmazero.board import Leaderboard, add, prove, submit, verify
 from sigmazero.board.folder import POINTS, BoardError, new_board
 from sigmazero.board.pages import read_boards, write_board
@@ -23,6 +23,7 @@ from sigmazero.certifier.certify import certify
 from sigmazero.store import Store, StoreError
 from sigmazero.store.proofs import ProofKey
 from tests.cli.conftest import sigmazero  # noqa: F401
+from tests.plans import keep_proofs
 
 NET = """
 import torch

@@ -5,19 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from sigmazero.attacks import get as get_attack
 from sigmazero.bench import identity
 from sigmazero.bench.constraints import Allowed
 from sigmazero.bench.constraints import recall as recall_constraints
 from sigmazero.bench.loader import ABSENT, GIVEN, Loader, origin, recall, refuse_untrusted, surrogate_spec
-from sigmazero.bench.plan import DataSpec, ModelSpec, Question
+from sigmazero.bench.plan import PRECISIONS, DataSpec, ModelSpec, Question
 from sigmazero.core.attack import Attack
-from sigmazero.core.domain import Unit
 from sigmazero.core.model import check_ability
 from sigmazero.core.problem import Problem
 from sigmazero.core.result import Result
@@ -87,14 +87,17 @@ def expand(questions: Sequence[Question], loader: Loader) -> tuple[list[Cell], l
 
 
 def _cell(question: Question, loader: Loader, model: dict[str, Any], fitting: set[Any]) -> Cell:
-    rows, targets = loader.rows_and_targets(question.data, question.model, question.target, question.seed)
+    rows, targets = loader.rows_and_targets(question)
     precision = question.precision or Numbers.current(loader.device).name
     # Resolved here: a worker may get the rows without their space.
     question = replace(question, allowed=question.allowed.on(rows))
     if (question.unit, question.allowed) not in fitting:
         _refuse_misfit(question, rows)
         fitting.add((question.unit, question.allowed))
-    surrogate = _surrogate(question.attack, loader)
+    network, surrogate = loader.ready(question.attack).parameters().get("surrogate"), None
+    if network is not None:  # which guides the attack
+        code = identity.describe_model(network, surrogate_spec(question.attack))
+        surrogate = {"weights": identity.hash_weights(network), "code": code}
     described = identity.describe_cell(question, model, rows, targets, precision, surrogate)
     info = CellInfo.of(
         described,
@@ -106,17 +109,6 @@ def _cell(question: Question, loader: Loader, model: dict[str, Any], fitting: se
         about=about(rows, question.allowed),
     )
     return Cell(info, question)
-
-
-def _surrogate(attack: Attack, loader: Loader) -> dict[str, Any] | None:
-    """Return what identifies the network that guides an attack, if it has one."""
-    network = loader.ready(attack).parameters().get("surrogate")
-    if network is None:
-        return None
-    return {
-        "weights": identity.hash_weights(network),
-        "code": identity.describe_model(network, surrogate_spec(attack)),
-    }
 
 
 def about(rows: Rows, allowed: Allowed) -> dict[str, Any]:
@@ -177,6 +169,28 @@ class Shard:
         return found
 
 
+def stored_question(store: Store, info: CellInfo, loader: Loader, attack: Attack | None = None) -> Question:
+    """Return the question of a stored cell; without its attack another one stands there."""
+    model, data, target = origin(info)
+    refuse_untrusted([spec for spec in (model, data) if not loader.has(spec)], loader.trust)
+    if model.spec == GIVEN and not loader.has(model):
+        raise LookupError(
+            f"{model.name} was a module, which a store does not hold; call verify() on what sz.evaluate(...) "
+            "returns, or give it a model that can be loaded again, such as file.py:build"
+        )
+    settings: dict[str, Any] = {name: getattr(info, name) for name in ("unit", "goal", "budget", "seed", "margin")}
+    return Question(
+        model,
+        recall(store, info, loader),
+        info.attack,
+        attack or get_attack("sigma-zero"),
+        target=target,
+        precision=info.precision if info.precision in PRECISIONS else None,
+        allowed=recall_constraints(store, info, loader.spaces),
+        **settings,
+    )
+
+
 @dataclass(frozen=True)
 class Subject:
     """The network of a cell and the problem of all its rows, on the device and in the cell's number format.
@@ -194,44 +208,25 @@ class Subject:
     def of_cell(cell: Cell, loader: Loader) -> Subject:
         """Load the subject of a cell."""
         q = cell.question
-        return Subject._load(cell.info, loader, q.model, q.data, q.target, q.allowed)
+        double = cell.info.precision == "fp64"
+        rows, targets = loader.rows_and_targets(q)
+        x = rows.images.to(loader.device)
+        problem = q.allowed.pose(
+            x.double() if double else x,
+            (rows.labels if targets is None else targets).to(loader.device),
+            targeted=targets is not None,
+            unit=q.unit,
+            budget=q.budget,
+            seed=q.seed,
+            ids=rows.ids,
+            margin=q.margin,
+        )
+        return Subject(loader.model(q.model), loader.model(q.model, double), problem, rows, targets)
 
     @staticmethod
     def of_store(store: Store, info: CellInfo, loader: Loader) -> Subject:
         """Load the subject of a stored cell again."""
-        model, data, target = origin(info)
-        refuse_untrusted([spec for spec in (model, data) if not loader.has(spec)], loader.trust)
-        if model.spec == GIVEN and not loader.has(model):
-            raise LookupError(
-                f"{model.name} was a module, which a store does not hold; call verify() on what sz.evaluate(...) "
-                "returns, or give it a model that can be loaded again, such as file.py:build"
-            )
-        data = recall(store, info, loader)
-        return Subject._load(info, loader, model, data, target, recall_constraints(store, info, loader.spaces))
-
-    @staticmethod
-    def _load(
-        info: CellInfo,
-        loader: Loader,
-        model: ModelSpec,
-        data: DataSpec,
-        target: str | int | None,
-        allowed: Allowed,
-    ) -> Subject:
-        double = info.precision == "fp64"
-        rows, targets = loader.rows_and_targets(data, model, target, info.seed)
-        x = rows.images.to(loader.device)
-        problem = allowed.pose(
-            x.double() if double else x,
-            (rows.labels if targets is None else targets).to(loader.device),
-            targeted=targets is not None,
-            unit=cast(Unit, info.unit),
-            budget=info.budget,
-            seed=info.seed,
-            ids=rows.ids,
-            margin=info.margin,
-        )
-        return Subject(loader.model(model), loader.model(model, double), problem, rows, targets)
+        return Subject.of_cell(Cell(info, stored_question(store, info, loader)), loader)
 
     def take(self, positions: Tensor) -> Problem:
         """Return the problem of some rows."""
@@ -245,10 +240,8 @@ class Subject:
 
     def differences(self, info: CellInfo) -> list[str]:
         """Return how weights and rows differ from those that a cell is about."""
-        weights, content = identity.hash_weights(self.loaded), self.rows.content_hash
-        found = []
-        if weights != info.model_sha256:
-            found.append(f"the model here has other weights (sha256 {weights[:12]}, stored {info.model_sha256[:12]})")
-        if content != info.data_hash:
-            found.append(f"the rows here have other content (sha256 {content[:12]}, stored {info.data_hash[:12]})")
-        return found
+        pairs = {
+            "the model here has other weights": (identity.hash_weights(self.loaded), info.model_sha256),
+            "the rows here have other content": (self.rows.content_hash, info.data_hash),
+        }
+        return [f"{what} (sha256 {here[:12]}, stored {old[:12]})" for what, (here, old) in pairs.items() if here != old]

@@ -22,7 +22,16 @@ from sigmazero.attacks import get as get_attack
 from sigmazero.bench.cells import expand
 from sigmazero.bench.constraints import Allowed, functions_of, space_key
 from sigmazero.bench.constraints import keep as keep_tensors
-from sigmazero.bench.loader import GIVEN, Loader, clean_rows, find_device, keep, surrogate_spec, without_target
+from sigmazero.bench.loader import (
+    GIVEN,
+    Loader,
+    clean_rows,
+    find_device,
+    keep,
+    source_of,
+    surrogate_spec,
+    without_target,
+)
 from sigmazero.bench.plan import BATCH_SIZE, DataSpec, ModelSpec, Question
 from sigmazero.bench.reuse import reuse
 from sigmazero.bench.run import execute
@@ -106,12 +115,14 @@ class Evaluation:
             known = {_plain(label): info for label, info in infos.items()}
             if _plain(name) not in known:
                 raise KeyError(f"no attack {name!r} in this evaluation; {hint(name, infos)}")
-            info = known[_plain(name)]
-            facts, positions = store.facts(info.key), np.flatnonzero(store.stored(info.key))
-            if not len(facts):
-                raise KeyError(f"{name!r} has no samples: {self.failed.get(info.key, 'it was not run')}")
-            x = clean_rows(store, info, self._loader).images[torch.from_numpy(positions)]
-            found = report_findings.errors(report_findings.findings(store, reported.load(store, [info.key])))
+            return self._result(store, known[_plain(name)])
+
+    def _result(self, store: Store, info: CellInfo) -> Result:
+        facts = store.facts(info.key)
+        if not len(facts):
+            raise KeyError(f"{info.attack!r} has no samples: {self.failed.get(info.key, 'it was not run')}")
+        x = clean_rows(store, info, self._loader).images[torch.from_numpy(store.positions(info.key))]
+        found = report_findings.errors(report_findings.findings(store, reported.load(store, [info.key])))
         result = facts.to_result(x.double() if info.precision == "fp64" else x, info)
         classes, names = (tuple(info.about.get(word, ())) or None for word in ("classes", "names"))
         return replace(result, x=x, classes=classes, names=names, findings=tuple(found))
@@ -152,11 +163,7 @@ class Evaluation:
 
     def table(self, ks: Sequence[float] | None = None, over: str = "changes") -> str:
         """Return the figures as Markdown: a table of the runs without a budget, and one of those with."""
-        return self._table(self._tables(self._runs(over), ks), escape_markdown)
-
-    @staticmethod
-    def _table(found: Sequence[tables.Table], escape: Callable[[str], str]) -> str:
-        return "\n".join(to_markdown(each, False, escape) for each in found).rstrip() or NOTHING
+        return _markdown(self._runs(over), ks)
 
     def _runs(self, over: str = "changes") -> list[Run]:
         if over not in ("changes", reported.COST):
@@ -164,9 +171,6 @@ class Evaluation:
         with Store(self.store) as store:
             found = reported.load(store, self.keys)
         return found if over == "changes" else reported.by_cost(found)
-
-    def _tables(self, found: Sequence[Run], ks: Sequence[float] | None = None) -> list[tables.Table]:
-        return [tables.build(name, found, ks) for name in tables.kinds(found)]
 
     def plot(self) -> Any:
         """Draw the success rate over the number of changes, a line per attack; return matplotlib's figure."""
@@ -191,18 +195,16 @@ class Evaluation:
     def _repr_html_(self) -> str:
         """Show sentences, tables and, of images, some samples of the best attack in a notebook."""
         found = self._runs()
-        parts = [rows(table) for table in self._tables(found)]
+        parts = [rows(table) for table in _tables(found)]
         return show_html(" ".join(sentences(found, mix=True)) or NOTHING, parts, self._pictures(found), self._remarks())
 
     def _pictures(self, found: Sequence[Run]) -> list[Any]:
         """Draw some samples of the strongest attack; nothing where the inputs or matplotlib are not there."""
         if not found:
             return []
-        best = reported.groups(found)[0].strongest.info.key
-        with Store(self.store) as store:
-            label = next(name for info, name in self._labels(store) if info.key == best)
         try:
-            result = self[label]
+            with Store(self.store) as store:
+                result = self._result(store, reported.groups(found)[0].strongest.info)
         except (OSError, ImportError, ValueError, LookupError):  # the clean inputs cannot be read here
             return []
         return [] if result.x is None else [draw_result(result, result.x)]
@@ -223,8 +225,18 @@ class Evaluation:
     def _text(self, escape: Callable[[str], str]) -> str:
         found = self._runs()
         first = "\n".join(map(escape, sentences(found, mix=True))) or NOTHING
-        parts = [first, *([self._table(self._tables(found), escape)] if found else []), *map(escape, self._remarks())]
-        return "\n\n".join(parts)
+        table = [_markdown(found, escape=escape)] if found else []
+        return "\n\n".join([first, *table, *map(escape, self._remarks())])
+
+
+def _tables(found: Sequence[Run], ks: Sequence[float] | None = None) -> list[tables.Table]:
+    return [tables.build(name, found, ks) for name in tables.kinds(found)]
+
+
+def _markdown(
+    found: Sequence[Run], ks: Sequence[float] | None = None, escape: Callable[[str], str] = escape_markdown
+) -> str:
+    return "\n".join(to_markdown(each, False, escape) for each in _tables(found, ks)).rstrip() or NOTHING
 
 
 def _plain(name: str) -> str:
@@ -376,17 +388,7 @@ def _tensor(values: Any) -> Any:
 
 def _named(*given: Any) -> list[str]:
     """Return the models and data that the caller names: naming code in Python is consent to run it."""
-    return [
-        each.spec if isinstance(each, ModelSpec) else each.source
-        for each in given
-        if isinstance(each, ModelSpec | DataSpec)
-    ]
-
-
-def _model_name(model: object) -> str:
-    """Return a name for a model without one: that of its class, or of the function."""
-    title = model.title if isinstance(model, ArrayModel) else None
-    return title or str(getattr(model, "__name__", type(model).__name__))
+    return [source_of(each) for each in given if isinstance(each, ModelSpec | DataSpec)]
 
 
 def _device(model: object, device: str | torch.device | None) -> torch.device:
@@ -405,7 +407,8 @@ def _model(model: Any, name: str | None, loader: Loader) -> ModelSpec:
     devices = {tensor.device for tensor in (*network.parameters(), *network.buffers())}
     if any(d.type != loader.device.type or loader.device.index not in (None, d.index) for d in devices):
         network = copy.deepcopy(network).to(loader.device)
-    spec = ModelSpec(name or _model_name(model), GIVEN)
+    title = model.title if isinstance(model, ArrayModel) else None
+    spec = ModelSpec(name or title or str(getattr(model, "__name__", type(model).__name__)), GIVEN)
     loader.give_model(spec, network)
     return spec
 

@@ -22,7 +22,6 @@ ROWS, TURNS = 32, 5  # of a pass that is timed
 CHECKS = 2  # queries of the clean check and of the verification
 # Attacks that do not make one forward and one backward pass a step: queries per step, and the most of a search.
 QUERIES = {"EAD": (6.0, None), "BrendelBethge": (2.5, None), "VFGA": (22.0, 900), "SparseFool": (35.0, 700)}
-NOTE_EVERY = 2.0  # seconds between two notes in the store
 BUDGET_SHARE = 0.35  # of the queries, since a search with a budget ends at the first point within it
 
 
@@ -44,17 +43,13 @@ def forecast(cells: Sequence[Cell], loader: Loader, store: Store | None) -> list
     passes: dict[tuple[ModelSpec, DataSpec], float] = {}
     found = []
     for cell in cells:
-        question, status = cell.question, known.get(cell.info.key)
+        status, pair = known.get(cell.info.key), (cell.question.model, cell.question.data)
         done, spent = (0, 0.0) if status is None else (status.done, status.seconds)
-        left, measured = cell.info.rows - done, done > 0 and spent > 0
-        if measured:
-            seconds = left * spent / done
-        else:
-            pair = question.model, question.data
-            if pair not in passes:
-                passes[pair] = seconds_per_query(loader.model(pair[0]), loader.rows(pair[1]).images[:ROWS])
-            seconds = left * queries(question) * passes[pair]
-        found.append(Forecast(cell, done, left, left * queries(question), seconds, measured))
+        left, each, measured = cell.info.rows - done, queries(cell.question), done > 0 and spent > 0
+        if not measured and pair not in passes:
+            passes[pair] = seconds_per_query(loader.model(pair[0]), loader.rows(pair[1]).images[:ROWS])
+        seconds = left * (spent / done if measured else each * passes[pair])
+        found.append(Forecast(cell, done, left, left * each, seconds, measured))
     return found
 
 
@@ -98,7 +93,7 @@ class Progress:
         self.total, self.done, self.cell = rows, 0, ""
         self.pace = Pace(queries)
         self.advance: Advance = ignore
-        self._began, self._noted = time.monotonic(), 0.0
+        self._began = time.monotonic()
 
     def begin(self, cell: Cell) -> None:
         """Note the cell that a worker begins with."""
@@ -120,10 +115,3 @@ class Progress:
         """Return the note in the store that `sigmazero status` shows."""
         speed = self.done / (time.monotonic() - self._began) if self.done else None
         return {"cell": self.cell, "rows": self.done, "of": self.total, "speed": speed, "left": self.pace.left()}
-
-    def due(self) -> bool:
-        """Return whether it is time for another note in the store."""
-        if time.monotonic() - self._noted < NOTE_EVERY:
-            return False
-        self._noted = time.monotonic()
-        return True

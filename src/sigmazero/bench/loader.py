@@ -1,7 +1,4 @@
-"""Load the models and rows of questions and stored cells.
-
-A plan or a store from a stranger may name code. Known models, data sets, arrays and weights run no code; a Python
-file or module does, and an exported program may. Such code runs only if it is trusted.
+"""Load the models and rows of questions and stored cells; code that a plan or a store names runs only if it is trusted.
 
 Tensors given in Python have no file, so the store keeps them, up to 64 MB.
 """
@@ -13,7 +10,7 @@ import hashlib
 import importlib
 from collections.abc import Container, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -22,7 +19,7 @@ from torch import Tensor, nn
 
 from sigmazero import data, models
 from sigmazero.bench.identity import describe_model
-from sigmazero.bench.plan import DataSpec, ModelSpec, is_code
+from sigmazero.bench.plan import DataSpec, ModelSpec, Question, is_code
 from sigmazero.core.attack import Attack
 from sigmazero.core.model import logits_in
 from sigmazero.core.parameters import NamedModel
@@ -60,7 +57,7 @@ class UntrustedCode(ValueError):
     """Report code that a plan or a store names, and that is not trusted."""
 
     def __init__(self, specs: Sequence[ModelSpec | DataSpec]) -> None:
-        what = ", ".join(dict.fromkeys(map(_source, specs)))
+        what = ", ".join(dict.fromkeys(map(source_of, specs)))
         super().__init__(
             f"the plan or store refers to Python code ({what}); pass --trust-code to run it (in Python: "
             "Loader(trust=[...]))"
@@ -73,7 +70,7 @@ def names_code(spec: ModelSpec | DataSpec) -> bool:
     >>> names_code(ModelSpec("M1", "M1")), names_code(ModelSpec("mine", "net.py:build"))
     (False, True)
     """
-    source = _source(spec)
+    source = source_of(spec)
     if source in BUNDLED:
         return False
     if isinstance(spec, DataSpec):
@@ -85,12 +82,13 @@ def names_code(spec: ModelSpec | DataSpec) -> bool:
 
 def refuse_untrusted(specs: Sequence[ModelSpec | DataSpec], trust: Container[str]) -> None:
     """Raise if one of these names code that is not trusted."""
-    wrong = [spec for spec in specs if names_code(spec) and _source(spec) not in trust]
+    wrong = [spec for spec in specs if names_code(spec) and source_of(spec) not in trust]
     if wrong:
         raise UntrustedCode(wrong)
 
 
-def _source(spec: ModelSpec | DataSpec) -> str:
+def source_of(spec: ModelSpec | DataSpec) -> str:
+    """Return what a model or rows are loaded from."""
     return spec.spec if isinstance(spec, ModelSpec) else spec.source
 
 
@@ -125,25 +123,23 @@ class Loader:
         self._double: tuple[nn.Module, nn.Module] | None = None
         self._rows: tuple[DataSpec, Rows] | None = None
         self._surrogates: dict[ModelSpec, nn.Module] = {}
-        self._given_models: dict[ModelSpec, nn.Module] = {}
-        self._given_rows: dict[DataSpec, Rows] = {}
+        self._given: dict[ModelSpec | DataSpec, Any] = {}
 
     def give_model(self, spec: ModelSpec, network: nn.Module) -> None:
         """Use this module for that name instead of loading one."""
-        self._given_models[spec] = network
+        self._given[spec] = network
 
     def give_rows(self, spec: DataSpec, rows: Rows) -> None:
         """Use these rows for that name."""
-        self._given_rows[spec] = rows
+        self._given[spec] = rows
 
     def take_back(self) -> None:
         """Drop the modules and rows that were given."""
-        self._given_models.clear()
-        self._given_rows.clear()
+        self._given.clear()
 
     def has(self, spec: ModelSpec | DataSpec) -> bool:
         """Return whether a module or rows were given for that name."""
-        return spec in self._given_models or spec in self._given_rows
+        return spec in self._given
 
     def release(self) -> None:
         """Unload models and rows; those that were given stay."""
@@ -159,8 +155,8 @@ class Loader:
             if self._double is None or self._double[0] is not network:
                 self._double = network, copy.deepcopy(network).double()
             return self._double[1]
-        if spec in self._given_models:
-            return self._given_models[spec]
+        if spec in self._given:
+            return cast("nn.Module", self._given[spec])
         if self._model is None or self._model[0] != spec:
             self._model = self._double = None  # make room first
             self._model = spec, self._load(spec)
@@ -178,15 +174,15 @@ class Loader:
         if spec is None:
             return attack
         if spec not in self._surrogates:
-            network = self._given_models[spec] if spec in self._given_models else self._load(spec)
+            network = self._given[spec] if spec in self._given else self._load(spec)
             self._surrogates[spec] = network.requires_grad_(False)
         changed: dict[str, Any] = {"surrogate": self._surrogates[spec]}
         return replace(attack, **changed)
 
     def rows(self, spec: DataSpec) -> Rows:
         """Return the rows, on the CPU."""
-        if spec in self._given_rows:
-            return self._given_rows[spec]
+        if spec in self._given:
+            return cast("Rows", self._given[spec])
         if self._rows is None or self._rows[0] != spec:
             refuse_untrusted([spec], self.trust)
             self._rows = None
@@ -195,21 +191,20 @@ class Loader:
 
     def code(self, spec: ModelSpec) -> dict[str, Any]:
         """Return what identifies the model besides its weights."""
-        return describe_model(self.model(spec), None if spec in self._given_models else spec)
+        return describe_model(self.model(spec), None if spec in self._given else spec)
 
-    def rows_and_targets(
-        self, spec: DataSpec, model: ModelSpec, target: str | int | None, seed: int
-    ) -> tuple[Rows, Tensor | None]:
+    def rows_and_targets(self, question: Question) -> tuple[Rows, Tensor | None]:
         """Return the rows of a question and the classes to reach; rows that are of a fixed target class stay out."""
-        rows = by_names(self.rows(spec), self.model(model))
+        network, target = self.model(question.model), question.target
+        rows = by_names(self.rows(question.data), network)
         if target is None:
             return rows, None
         with torch.no_grad():
-            classes = logits_in(self.model(model)(rows.images[:1].to(self.device))).shape[1]
+            classes = logits_in(network(rows.images[:1].to(self.device))).shape[1]
         if isinstance(target, int) and target >= classes:
-            raise ValueError(f"target = {target}: {model.name} knows classes 0 to {classes - 1}")
+            raise ValueError(f"target = {target}: {question.model.name} knows classes 0 to {classes - 1}")
         rows = without_target(rows, target)
-        return rows, targets(rows, target, classes, seed)
+        return rows, targets(rows, target, classes, question.seed)
 
 
 def surrogate_spec(attack: Attack) -> ModelSpec | None:
@@ -282,7 +277,7 @@ def keep(store: Store, rows: Rows) -> bool:
         return False
     images = rows.images.detach().cpu()
     levels = (images * 255).round().clamp(0, 255).to(torch.uint8)
-    exact = torch.equal(_scaled(levels, images.dtype), images) and not bool(images.signbit().any())
+    exact = torch.equal(levels.to(images.dtype) / 255, images) and not bool(images.signbit().any())
     stored = levels if exact else images
     if stored.nbytes > MAX_BYTES:
         return False
@@ -298,12 +293,8 @@ def stored_rows(store: Store, info: CellInfo) -> Rows | None:
         return None
     images, labels, ids = (torch.from_numpy(arrays[name]) for name in ("images", "labels", "ids"))
     if images.dtype == torch.uint8:
-        images = _scaled(images, torch.float64 if int(arrays["width"]) == 8 else torch.float32)
+        images = images.to(torch.float64 if int(arrays["width"]) == 8 else torch.float32) / 255
     return Rows(images, labels, ids, info.dataset)
-
-
-def _scaled(levels: Tensor, kind: torch.dtype) -> Tensor:
-    return levels.to(kind) / 255
 
 
 def recall(store: Store, info: CellInfo, loader: Loader) -> DataSpec:

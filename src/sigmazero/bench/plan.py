@@ -104,19 +104,15 @@ class Question:
                 raise ValueError(f"{name}={value!r} is not allowed; {hint(str(value), known)}")
         if self.goal == "untargeted" and self.target is not None:
             raise ValueError(f'target={self.target!r} needs goal="targeted"')
-        if self.goal == "targeted" and self.target not in ("next", "random") and not _natural(self.target):
-            raise ValueError(
-                f'target={self.target!r} is not allowed with goal="targeted"; give "next", "random" or a class number'
-            )
+        number = whole(self.target) and isinstance(self.target, int) and self.target >= 0
+        if self.goal == "targeted" and self.target not in ("next", "random") and not number:
+            what = f'target={self.target!r} is not allowed with goal="targeted"'
+            raise ValueError(f'{what}; give "next", "random" or a class number')
         if not (whole(self.batch_size) and self.batch_size >= 1):
             raise ValueError(f"batch_size={self.batch_size!r} must be a whole number, 1 or more")
         check_margin(self.margin)
         object.__setattr__(self, "data", self.data.within(self.allowed.bounds))
         object.__setattr__(self, "model", self.model.on(self.data))
-
-
-def _natural(value: object) -> bool:
-    return whole(value) and int(value or 0) >= 0  # type: ignore[call-overload]
 
 
 @dataclass(frozen=True)

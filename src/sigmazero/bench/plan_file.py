@@ -1,4 +1,4 @@
-"""Read plan files: TOML tables that become questions. `EXAMPLE` is one, and `RULES` explains it."""
+"""Read plan files: TOML tables that become questions. `scripts/pages.py` makes the page about them."""
 
 from __future__ import annotations
 
@@ -27,31 +27,6 @@ from sigmazero.data import DATASETS, is_data_file, is_folder
 from sigmazero.spaces import file as space_file
 from sigmazero.spaces.space import Space
 
-EXAMPLE = """
-steps = 1000                          # settings at the top hold for the whole plan
-batch_size = 32
-
-[data.mnist]                          # rows of a data set; a name alone needs no table
-limit = 500
-seed = 0
-
-[attacks.no-projection]               # an attack with other parameters; a registered name needs no table
-attack = "sigma-zero"
-parameters = { projection = false }
-
-[[grid]]                              # every model × data × attack × budget of a grid is one cell
-models = ["M1", "M2"]
-data = ["mnist"]
-attacks = ["sigma-zero", "no-projection"]
-"""
-RULES = """
-An attack's settings win over those of the grid, and those over the ones at the top. `attack = "foolbox:L0FMNAttack"`
-names an attack of another library ([bridges](bridges.md)) and takes `parameters` as its options. `sweep = { threshold =
-[0.1, 0.3] }` in an attack's table makes one attack of each combination. `trace = true` there keeps every query of the
-attack; its rows then run one at a time, so its seconds are no measure. `[space]` says what may change
-([spaces](spaces.md)), for the whole plan, for `[data.NAME.space]` or for one `[grid.space]`; the nearest wins, and
-without any the space of the data holds. Paths are relative to the current folder.
-"""
 TARGETS = '"next" (the class after the true one), "random" (another class, drawn by the seed) or a class number'
 
 
@@ -60,20 +35,16 @@ class Settings(Table):
 
     steps: Count | None = Field(default=None, description="steps of the attacks; each has its own default")
     budgets: Wholes | None = Field(
-        default=None, description="a list of numbers of changes: one cell for each; fixed-budget attacks need it"
+        default=None, description="numbers of changes: a cell for each; budget attacks need them"
     )
-    unit: Unit | None = Field(
-        default=None, description='`"feature"` counts every value, `"pixel"` a position once for all its channels'
-    )
+    unit: Unit | None = Field(default=None, description='`"feature"` counts every value, `"pixel"` every position')
     goal: GoalName | None = Field(default=None, description='`"untargeted"` or `"targeted"`')
     target: Literal["next", "random"] | Whole | None = Field(
         default=None,
         description='for targeted attacks: `"next"` (the class after the true one), `"random"`, or a class number',
     )
     seed: Whole | None = Field(default=None, description="for attacks that draw random numbers; 0 by default")
-    margin: Number | None = Field(
-        default=None, description="least margin in the logits by which a success must hold; 0 by default"
-    )
+    margin: Number | None = Field(default=None, description="least margin of a success in the logits; 0 by default")
     precision: Literal["fp32", "tf32", "bf16", "fp64"] | None = Field(
         default=None,
         description='number format of the search: `"fp32"`, `"tf32"`, `"bf16"`, `"fp64"`; torch\'s by default',
@@ -94,9 +65,7 @@ class ModelTable(Table):
         description="what to load: a zoo code, `file.py:build`, `package.module:build`, a `.pt2` or `.onnx` file",
     )
     weights: Text | None = Field(default=None, description="a state dict for it, also as safetensors")
-    normalize: Text | None = Field(
-        default=None, description="in front of the network: `MEAN,STD`, or `mnist`, `cifar10`, `imagenet`"
-    )
+    normalize: Text | None = Field(default=None, description="`MEAN,STD`, or `mnist`, `cifar10`, `imagenet`")
 
 
 class DataTable(Table):
@@ -104,16 +73,12 @@ class DataTable(Table):
 
     source: Text | None = Field(
         default=None,
-        description="a data set's name, an `.npz` file, a table, a folder of images ending in `/`, or "
-        "`module:function`",
+        description="a data set's name, an `.npz` file, a table, a folder ending in `/`, or `module:function`",
     )
-    rows: Text | Wholes | None = Field(
-        default=None, description='which rows: `"0:100"`, `"5,7,9"`, or a list of numbers'
-    )
+    rows: Text | Wholes | None = Field(default=None, description='`"0:100"`, `"5,7,9"`, or a list of numbers')
     limit: Count | None = Field(
         default=None,
-        description="at most this many rows: a sample with each class in its share, "
-        "or a random choice if a seed is given",
+        description="at most this many rows, with each class in its share, or drawn if a seed is given",
     )
     seed: Whole | None = Field(default=None, description="for that choice")
     bounds: list[float] | None = Field(
@@ -143,12 +108,10 @@ class Grid(Settings):
 
     models: Names = Field(description="names: of the zoo, `file.py:build`, or of tables `[models.NAME]`")
     data: Names = Field(
-        default=[],
-        description="names: of data sets, files, folders, or of tables `[data.NAME]`; all of these by default",
+        default=[], description="data sets, files, folders, or tables `[data.NAME]`; by default all of these"
     )
     attacks: Names = Field(
-        default=[],
-        description="names: of the registry, `library:name`, or of tables `[attacks.NAME]`; all of these by default",
+        default=[], description="registered names, `library:name`, or tables `[attacks.NAME]`; by default all of these"
     )
     space: SpaceTable | None = Field(default=None, description="what may change in this grid")
     batch_size: Count | None = Field(default=None, description="rows searched together; no result depends on it")
@@ -174,17 +137,6 @@ class PlanFile(Settings):
     attacks: dict[str, AttackTable] = Field(default={}, description="tables `[attacks.NAME]`")
     space: SpaceTable | None = Field(default=None, description="a table `[space]`: what may change")
     grid: Annotated[list[Grid], Field(min_length=1)] = Field(description="one table `[[grid]]` or more")
-
-
-# The tables of a plan by their headings, for the page about plans.
-TABLES: dict[str, type[Table]] = {
-    "At the top": PlanFile,
-    "[[grid]]": Grid,
-    "[models.NAME]": ModelTable,
-    "[data.NAME]": DataTable,
-    "[attacks.NAME]": AttackTable,
-    "[space]": SpaceTable,
-}
 
 
 def read_plan(path: str | PathLike[str]) -> Plan:
@@ -254,6 +206,8 @@ class _Builder:
         rows = [self._data(name, index) for name in grid.data or plan.data]
         methods = [each for name in grid.attacks or plan.attacks for each in self._attacks(name, index)]
         spaces = {data.name: self._space(data.name, index) for data in rows}
+        boxes = {data.name: data.bounds or DEFAULT_BOUNDS for data in rows}
+        allowed = {name: Allowed(space=space) if space else Allowed(boxes[name]) for name, space in spaces.items()}
         for data, network, (name, attack) in itertools.product(rows, networks, methods):
             table = plan.attacks.get(name, AttackTable())
             levels: Levels = [(("attacks", name), table), (at, grid), ((), plan)]
@@ -261,9 +215,8 @@ class _Builder:
             goal, target = self._goal(levels, attack)
             budgets = _setting(levels, "budgets") or [None]
             if budgets == [None] and attack.kind == "budget":
-                raise self.error(
-                    f"{attack.name} searches within a fixed budget; write budgets = [...], as [24, 50]", *at
-                )
+                what = f"{attack.name} searches within a fixed budget; write budgets = [...], as [24, 50]"
+                raise self.error(what, *at)
             for budget in budgets:
                 yield Question(
                     model=network,
@@ -275,9 +228,7 @@ class _Builder:
                     budget=budget,
                     batch_size=grid.batch_size or plan.batch_size,
                     trace=table.trace,
-                    allowed=Allowed(space=space)
-                    if (space := spaces[data.name])
-                    else Allowed(data.bounds or DEFAULT_BOUNDS),
+                    allowed=allowed[data.name],
                     **{key: value for key, value in settings.items() if value is not None},
                 )
 
@@ -294,25 +245,21 @@ class _Builder:
         return goal, target if goal == "targeted" else None
 
     def _model(self, name: str, index: int) -> ModelSpec:
-        if (table := self.plan.models.get(name)) is not None:
-            return ModelSpec(name, table.spec or name, table.weights, table.normalize)
-        if models.find(name) is None and ":" not in name and not name.endswith((".pt2", ".onnx")):
-            known = [*self.plan.models, *models.entries()]
-            raise self.error(f"unknown model {name!r}; {hint(name, known)}, or file.py:build", "grid", index, "models")
-        return ModelSpec(name, name)
+        known = name in self.plan.models or ":" in name or name.endswith((".pt2", ".onnx")) or models.find(name)
+        if not known:
+            near = hint(name, [*self.plan.models, *models.entries()])
+            raise self.error(f"unknown model {name!r}; {near}, or file.py:build", "grid", index, "models")
+        table = self.plan.models.get(name, ModelTable())
+        return ModelSpec(name, table.spec or name, table.weights, table.normalize)
 
     def _data(self, name: str, index: int) -> DataSpec:
-        table = self.plan.data.get(name)
-        source = (table and table.source) or name
-        if not (
-            source in DATASETS or is_data_file(source) or is_folder(source) or (table is not None and is_code(source))
-        ):
-            at = ("data", name, "source") if table is not None else ("grid", index, "data")
-            known = [*self.plan.data, *DATASETS] if table is None else DATASETS
-            what = f"{source!r} is no data set; {hint(source, known)}, or a path ending in .npz or .csv"
-            raise self.error(what, *at)
-        if table is None:
-            return DataSpec(name, source)
+        table, described = self.plan.data.get(name, DataTable()), name in self.plan.data
+        source = table.source or name
+        known = source in DATASETS or is_data_file(source) or is_folder(source) or (described and is_code(source))
+        if not known:
+            at = ("data", name, "source") if described else ("grid", index, "data")
+            near = hint(source, DATASETS if described else [*self.plan.data, *DATASETS])
+            raise self.error(f"{source!r} is no data set; {near}, or a path ending in .npz or .csv", *at)
         rows = tuple(table.rows) if isinstance(table.rows, list) else table.rows
         bounds = None if table.bounds is None else (table.bounds[0], table.bounds[1])
         return DataSpec(name, source, rows, table.limit, table.seed, bounds)
@@ -325,20 +272,17 @@ class _Builder:
             ("data", data, "space"): table.space,
             ("space",): self.plan.space,
         }
-        for path, space in given.items():
-            if space is None:
-                continue
-            try:
-                if space.file is None:
-                    return space_file.build(space)
-                if space.model_fields_set != {"file"}:
-                    raise ValueError("a space has either file = ... or the tables of such a file")
-                return space_file.read(space.file)
-            except TomlError:
-                raise  # in the file that the plan names
-            except ValueError as error:
-                raise self.error(str(error).removeprefix("space: "), *path) from None
-        return None
+        path, space = next(((path, space) for path, space in given.items() if space is not None), ((), None))
+        if space is None:
+            return None
+        if space.file is not None and space.model_fields_set != {"file"}:
+            raise self.error("a space has either file = ... or the tables of such a file", *path)
+        try:
+            return space_file.build(space) if space.file is None else space_file.read(space.file)
+        except TomlError:
+            raise  # in the file that the plan names
+        except ValueError as error:
+            raise self.error(str(error).removeprefix("space: "), *path) from None
 
     def _attacks(self, name: str, index: int) -> Iterator[tuple[str, Attack]]:
         """Yield the attack of a name, or one for each combination of its sweep."""

@@ -30,7 +30,6 @@ from sigmazero.store.store import Store
 
 METHOD, VERSION = "certify", 1  # of the proofs made here; raise the number when the certifier changes
 OVER_REALS = "certify over the reals"  # the method of a proof that ignores the model's rounding
-POINTS = 16  # inputs whose logits identify a model
 SHARE = 0.05  # of the time that storing may take; a killed process loses what is not stored yet
 
 
@@ -146,7 +145,7 @@ def _answers(key: ProofKey) -> str:
 def _keep_answers(store: Store, key: ProofKey, network: nn.Module, rows: Rows) -> None:
     """Keep some inputs and the model's answers, which identify it later."""
     if len(rows) and store.arrays(_answers(key)) is None:
-        x = rows.images[torch.linspace(0, len(rows) - 1, min(len(rows), POINTS)).round().long()]
+        x = rows.images[identity.probed(len(rows))]
         logits = identity.probe(network, x.to(device_of(network)))
         store.keep_arrays(_answers(key), x=x.numpy(), logits=logits.numpy())
 
@@ -169,31 +168,6 @@ def device_of(network: nn.Module) -> torch.device:
     return next((each.device for each in network.parameters()), torch.device("cpu"))
 
 
-def keep_proofs(
-    path: Path,
-    key: ProofKey,
-    rows: Rows,
-    least: Sequence[int] | Integers,
-    seconds: Sequence[float] | NDArray[np.float64],
-    *,
-    loader: Loader,
-    method: str = METHOD,
-    version: int = VERSION,
-) -> list[str]:
-    """Store how many changes each row is proved to need; 0 if nothing is proved.
-
-    Return a line for each data set whose rows cannot be loaded here. If a bound is above a point that is stored, raise
-    an error and store nothing.
-    """
-    digests = row_digests(rows.images, rows.labels)
-    made = zip(digests, least, seconds, strict=True)
-    with Store(path, write=True) as store, store.together():
-        store.keep_digests(rows.content_hash, digests)
-        lost = recognise_rows(store, loader, key)
-        store.prove(key, {row: Proof(int(bound), method, version, float(took)) for row, bound, took in made if bound})
-    return lost
-
-
 def recognise_rows(store: Store, loader: Loader, key: ProofKey | None = None) -> list[str]:
     """Store the digests of the rows of cells, by which they find their proofs (those about `key`, or all).
 
@@ -207,9 +181,8 @@ def recognise_rows(store: Store, loader: Loader, key: ProofKey | None = None) ->
         try:
             found = clean_rows(store, info, loader)
         except (*ABSENT, ValueError, LookupError) as error:
-            lost[info.data_hash] = (
-                f"{info.dataset}: its rows are not known here, so no proof is theirs: {one_line(error)}"
-            )
+            why = f"{info.dataset}: its rows are not known here, so no proof is theirs: {one_line(error)}"
+            lost[info.data_hash] = why
             continue
         store.keep_digests(info.data_hash, row_digests(found.images, found.labels))
     return list(lost.values())

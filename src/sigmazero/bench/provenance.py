@@ -68,14 +68,10 @@ def commit() -> dict[str, Any]:
     root = next((folder for folder in PACKAGE.parents if (folder / ".git").exists()), None)
     if root is not None:
         with suppress(OSError, subprocess.SubprocessError):  # without git, or not the owner of the checkout: not known
-            head, changes = (_git(root, *words) for words in (("rev-parse", "HEAD"), ("status", "--porcelain")))
-            return {"commit": head, "dirty": bool(changes)}
+            how: dict[str, Any] = {"cwd": root, "text": True, "stderr": subprocess.DEVNULL, "timeout": 30}
+            head = subprocess.check_output(["git", "rev-parse", "HEAD"], **how).strip()
+            return {"commit": head, "dirty": bool(subprocess.check_output(["git", "status", "--porcelain"], **how))}
     return {"commit": None, "dirty": None}
-
-
-def _git(root: Path, *arguments: str) -> str:
-    done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True, timeout=30)
-    return done.stdout.strip()
 
 
 def peak_device(device: torch.device) -> int | None:

@@ -30,7 +30,6 @@ class ModelChanged(ValueError):
     """Report that the present model contradicts stored facts, although its weights and source files are the same."""
 
     def __init__(self, store: Store, info: CellInfo, row: int | None, what: str) -> None:
-        self.key = info.key
         where = "" if row is None else f"row {row} of "
         super().__init__(
             f"{store.path}: {where}{info.attack} against {info.model}: {what}. The model's outputs differ from the "
@@ -42,18 +41,24 @@ class ModelChanged(ValueError):
 def check_same_models(store: Store, infos: Iterable[CellInfo], loader: Loader) -> int:
     """Query the present models at stored points of these cells; return the number of points.
 
-    Raise `ModelChanged` if a model contradicts them. The points of a model are spread over its cells, at least one
-    for each.
+    Raise `ModelChanged` if a model contradicts them.
     """
+    return sum(_check_model(store, group, loader) for group in _by_model(store, infos))
+
+
+def _by_model(store: Store, infos: Iterable[CellInfo]) -> Iterable[list[CellInfo]]:
+    """Return the cells with stored samples by their models; those of random models are left out."""
     findings, groups = store.findings(), dict[str, list[CellInfo]]()
     for info in infos:
-        if not is_random(findings.get(info.key, ())) and len(store.positions(info.key)):
+        if not is_random(findings.get(info.key, ())) and store.stored(info.key).any():
             groups.setdefault(digest([info.origin.get("model"), info.identity.get("model")]), []).append(info)
-    return sum(
-        _check_cell(store, info, loader, max(POINTS // len(group), 1))
-        for group in groups.values()
-        for info in sorted(group, key=lambda info: info.data_hash)
-    )
+    return groups.values()
+
+
+def _check_model(store: Store, infos: Sequence[CellInfo], loader: Loader) -> int:
+    """Query a model at stored points, spread over its cells, at least one for each; return their number."""
+    count = max(POINTS // len(infos), 1)
+    return sum(_check_cell(store, info, loader, count) for info in sorted(infos, key=lambda info: info.data_hash))
 
 
 def _check_cell(store: Store, info: CellInfo, loader: Loader, count: int) -> int:
@@ -88,10 +93,8 @@ def current(cells: Sequence[Cell], store: Store) -> list[Cell]:
 
 def _successor(cell: Cell) -> Cell:
     model = cell.info.identity["model"]
-    code = {
-        **model["code"],
-        ANEW: model["code"].get(ANEW, 0) + 1,
-    }  # part of the model's code, so that proofs about the old model do not apply
+    # A part of the model's code, so that proofs about the old model do not apply.
+    code = {**model["code"], ANEW: model["code"].get(ANEW, 0) + 1}
     identity = {**cell.info.identity, "model": {**model, "code": code}}
     return replace(cell, info=replace(cell.info, identity=identity, key=digest(identity)))
 
@@ -99,20 +102,20 @@ def _successor(cell: Cell) -> Cell:
 def reuse(cells: Sequence[Cell], store: Store, loader: Loader, anew: bool = False) -> tuple[list[Cell], int]:
     """Return the cells to run in this store, and the number of points at which models were queried.
 
-    anew   supersede the cells that a model contradicts
+    anew   supersede the cells of a model that contradicts one of them
     """
     cells = current(cells, store)
     stored = {info.key: info.provenance for info in store.cells()}
     # Provenance records whether facts were made in a coarser number format.
     known = [replace(cell.info, provenance=stored[cell.info.key]) for cell in cells if cell.info.key in stored]
-    if not anew:
-        return cells, check_same_models(store, known, loader)
     count, changed = 0, set[str]()
-    for info in known:
+    for group in _by_model(store, known):
         try:
-            count += check_same_models(store, [info], loader)
-        except ModelChanged as error:
-            changed.add(error.key)
+            count += _check_model(store, group, loader)
+        except ModelChanged:
+            if not anew:
+                raise
+            changed |= {info.key for info in group}
     made = [_successor(cell) if cell.info.key in changed else cell for cell in cells]
     with store.together():
         store.register([cell.info for cell in made])

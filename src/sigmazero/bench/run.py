@@ -1,8 +1,7 @@
 """Run what is missing: cells to units, units to workers, facts into the store.
 
-Only this process writes the store. A unit is some whole batches of a cell; the facts of a unit are stored in one
-transaction. A unit that raises, or whose worker dies, is tried again batch by batch, `TRIES` times in all. Then its
-rows are stored as failed, and the run goes on with the other rows.
+Only this process writes the store, in one transaction per unit. A unit is a batch of a cell. One that raises, or whose
+worker dies, is tried `TRIES` times in all. Then its rows are stored as failed, and the run goes on with the others.
 """
 
 from __future__ import annotations
@@ -37,7 +36,6 @@ Mask = NDArray[np.bool_]
 
 TRIES = 3  # attempts for each unit, and starts of a worker that dies before it is ready
 GIVE_UP = 3  # failed units after which a cell is given up, if none succeeded
-UNIT_SECONDS = 10.0  # of work in one unit for another process
 GRACE = 5.0  # seconds that running batches have left after Ctrl-C
 TICK = 0.25  # seconds between two checks of the stop event
 
@@ -87,14 +85,14 @@ def execute(
         for cell in cells:
             missing = ~ready(cell, store) & (True if only is None else only[cell.info.key])
             if missing.any():
-                batches = np.unique(np.flatnonzero(missing) // cell.batch_size).tolist()
-                jobs[cell.info.key] = _Job(cell, missing, batches, queries(cell.question))
+                jobs[cell.info.key] = _Job(cell, missing, units(cell, missing), queries(cell.question))
         if not jobs:
             return RunSummary()
         if engine.remote:
             loader.release()  # workers need the memory of the device
         say = say or (lambda text: None)
-        counts = Progress(sum(job.left for job in jobs.values()), sum(job.left * job.queries for job in jobs.values()))
+        rows = {key: int(job.missing.sum()) for key, job in jobs.items()}
+        counts = Progress(sum(rows.values()), sum(rows[key] * job.queries for key, job in jobs.items()))
         moving = bar(title, counts.pace.total, progress, "queries", lambda: counts.words, say)
         with interruptible(say) as stop, moving as counts.advance:
             return _Run(jobs, store, engine, counts, stop, say, about or {}).run()
@@ -106,40 +104,27 @@ def ready(cell: Cell, store: Store) -> Mask:
     return done & store.traced(cell.info.key) if cell.question.trace else done
 
 
+def units(cell: Cell, missing: Mask) -> list[Unit]:
+    """Return the batches of a cell that have missing rows; with the first one the doctor examines the model."""
+    size, rows = cell.batch_size, cell.info.rows
+    starts = (np.unique(np.flatnonzero(missing) // size) * size).tolist()
+    return [Unit(cell, start, min(start + size, rows), examine=start == starts[0]) for start in starts]
+
+
 @dataclass
 class _Job:
-    """A cell that is run: the rows that are missing, and the batches to hand out.
+    """A cell that is run: its missing rows, the units to hand out, and the expected queries of a row.
 
-    queries         expected queries of a row
-    examined        how often the doctor was run
-    failures        units that failed
-    succeeded       whether a unit succeeded: then the cell is not given up
-    rows, seconds   rows computed so far, and the seconds that workers took for them
+    failures    units that failed
+    succeeded   whether a unit succeeded: then the cell is not given up
     """
 
     cell: Cell
     missing: Mask
-    batches: list[int]
+    units: list[Unit]
     queries: int
-    examined: int = 0
     failures: int = 0
     succeeded: bool = False
-    rows: int = 0
-    seconds: float = 0.0
-
-    @property
-    def left(self) -> int:
-        """Return the number of missing rows."""
-        return int(self.missing.sum())
-
-    def cut(self, count: int) -> Unit:
-        """Take up to `count` consecutive batches."""
-        while count > 1 and self.batches[count - 1] != self.batches[0] + count - 1:
-            count -= 1
-        size = self.cell.batch_size
-        start, stop = self.batches[0] * size, (self.batches[count - 1] + 1) * size
-        del self.batches[:count]
-        return Unit(self.cell, start, min(stop, self.cell.info.rows))
 
 
 @dataclass
@@ -150,26 +135,19 @@ class _Worker:
     cell         of its last unit
     unit         the unit that it attacks, if any
     deaths       how often it has died before it was ready
-    errors       how many units have failed in a row
     """
 
     number: int
     executor: WorkerExecutor
+    deaths: int = 0
     provenance: dict[str, Any] | None = None
     cell: Cell | None = None
     unit: Unit | None = None
-    deaths: int = 0
-    errors: int = 0
 
 
 @dataclass
 class _Run:
-    """One run of some cells on an engine, into a store.
-
-    jobs    the cells, by their keys
-    again   failed units, which are handed out first
-    runs    the number of each run in the store, by its provenance
-    """
+    """One run of some cells, by their keys, on an engine; `runs` has the runs in the store, by their provenance."""
 
     jobs: dict[str, _Job]
     store: Store
@@ -179,7 +157,6 @@ class _Run:
     say: Say
     about: Mapping[str, str]
     summary: RunSummary = field(default_factory=RunSummary)
-    again: list[Unit] = field(default_factory=list)
     workers: dict[int, _Worker] = field(default_factory=dict)
     futures: dict[Future[Any], _Worker] = field(default_factory=dict)
     runs: dict[str, int] = field(default_factory=dict)
@@ -189,7 +166,13 @@ class _Run:
         try:
             for number in range(self.engine.size):
                 self._start(number)
-            self._work()
+            # After Ctrl-C only running units are waited for.
+            while self._running() or (not self.stop.is_set() and any(job.units for job in self.jobs.values())):
+                if not self.stop.is_set():
+                    self._hand_out()
+                done, _ = wait(self.futures, timeout=TICK, return_when=FIRST_COMPLETED)
+                for future in done:
+                    self._receive(self.futures.pop(future), future)
         except KeyboardInterrupt:
             self.stop.set()
         finally:
@@ -199,85 +182,12 @@ class _Run:
         self.store.note_progress({})
         return self.summary
 
-    def _work(self) -> None:
-        """Hand out units and store their results, until nothing is left; after Ctrl-C, until no worker is busy."""
-        while self._running() or not (self.stop.is_set() or self._all_handed_out()):
-            if not self.stop.is_set():
-                self._hand_out()
-            done, _ = wait(self.futures, timeout=TICK, return_when=FIRST_COMPLETED)
-            for future in done:
-                self._receive(self.futures.pop(future), future)
-
-    def _all_handed_out(self) -> bool:
-        return not self.again and not any(job.batches for job in self.jobs.values())
-
     def _running(self) -> list[str]:
         """Return the keys of the cells that workers attack now."""
         return [worker.unit.cell.info.key for worker in self.workers.values() if worker.unit is not None]
 
-    # Handing out units ----------------------------------------------------------------------------------------------
-
-    def _hand_out(self) -> None:
-        """Give a unit to every idle worker."""
-        for worker in sorted(self.workers.values(), key=lambda worker: worker.number):
-            if worker.provenance is None or worker.unit is not None:
-                continue
-            unit = self._take(worker)
-            if unit is None:
-                return
-            job = self._job(unit)
-            if not job.examined:
-                self.store.retry(unit.cell.info.key)
-            # The doctor runs once for a cell, and again if that worker died: the doctor may have killed it.
-            examine = job.examined == 0 or (job.examined == 1 and unit.tries > 0)
-            job.examined += examine
-            worker.cell, worker.unit = unit.cell, replace(unit, examine=examine)
-            self.progress.begin(unit.cell)
-            try:
-                self.futures[worker.executor.submit(Worker.attack, worker.unit)] = worker
-            except BrokenExecutor:  # it died while it was idle
-                worker.unit = None
-                self._again(unit, unit.tries)
-                self._replace(worker)
-            faults.reach("unit.sent")
-
-    def _job(self, unit: Unit) -> _Job:
-        return self.jobs[unit.cell.info.key]
-
-    def _take(self, worker: _Worker) -> Unit | None:
-        """Return the next unit for a worker; None if everything is handed out."""
-        if self.again:
-            return self.again.pop(0)
-        left = [job for job in self.jobs.values() if job.batches]
-        if not left:
-            return None
-        if not self.engine.remote:
-            return left[0].cut(1)
-        job = max(left, key=lambda job: self._priority(job, worker))
-        # One batch of a new cell, to time it; later as many as take about ten seconds, but no more than a fair share.
-        fair, batch = -(-len(job.batches) // self.engine.size), job.seconds * job.cell.batch_size
-        count = min(int(UNIT_SECONDS * job.rows / max(batch, 1e-9)), fair) if job.rows else 1
-        return job.cut(max(count, 1))
-
-    def _priority(self, job: _Job, worker: _Worker) -> tuple[int, float]:
-        """Rate a cell for a worker: first those it has loaded, then those with most queries left for each worker."""
-        q, loaded = job.cell.question, 0
-        if worker.cell is not None:
-            last = worker.cell.question
-            model = last.model == q.model
-            loaded = (worker.cell is job.cell) + (model and last.data == q.data) + model
-        others = [other.cell for other in self.workers.values() if other is not worker and other.cell is not None]
-        same = sum(cell.question.model == q.model for cell in others)
-        return loaded, job.left * job.queries / (1 + same)
-
-    def _again(self, unit: Unit, tries: int) -> None:
-        """Queue a failed unit again, batch by batch."""
-        self.again += [replace(unit, start=rows.start, stop=rows.stop, tries=tries) for rows in unit.batches()]
-
-    # Workers that come and go ---------------------------------------------------------------------------------------
-
     def _start(self, number: int, deaths: int = 0) -> None:
-        worker = _Worker(number, self.engine.start(number), deaths=deaths)
+        worker = _Worker(number, self.engine.start(number), deaths)
         self.workers[number] = worker
         self.futures[worker.executor.submit(Worker.introduce)] = worker
 
@@ -287,12 +197,37 @@ class _Run:
         self._start(worker.number, worker.deaths)
         faults.reach("worker.replaced")
 
-    def _dismiss(self, worker: _Worker, why: str) -> None:
-        """Go on without a worker; raise `NoWorkers` if it was the last one."""
-        self.workers.pop(worker.number).executor.end()
-        self.say(f"worker {worker.number} is not used: {why}")
-        if not self.workers:
-            raise NoWorkers(f"no worker can be used: {why}; every machine needs the versions of this run")
+    def _hand_out(self) -> None:
+        """Give a unit to every idle worker."""
+        for worker in list(self.workers.values()):
+            if worker.provenance is None or worker.unit is not None:
+                continue
+            job = self._choose(worker)
+            if job is None:
+                return
+            unit = job.units.pop(0)
+            if unit.examine and not unit.tries:
+                self.store.retry(unit.cell.info.key)
+            worker.cell, worker.unit = unit.cell, unit
+            self.progress.begin(unit.cell)
+            try:
+                self.futures[worker.executor.submit(Worker.attack, unit)] = worker
+            except BrokenExecutor:  # it died while it was idle
+                worker.unit = None
+                job.units.insert(0, unit)
+                self._replace(worker)
+            faults.reach("unit.sent")
+
+    def _choose(self, worker: _Worker) -> _Job | None:
+        """Return the next cell for a worker: first those that it has loaded, then a model that few others have."""
+        last = worker.cell
+        others = [each.cell.question.model for each in self.workers.values() if each.cell and each is not worker]
+
+        def priority(job: _Job) -> tuple[bool, bool, int]:
+            model = job.cell.question.model
+            return job.cell is last, last is not None and last.question.model == model, -others.count(model)
+
+        return max((job for job in self.jobs.values() if job.units), key=priority, default=None)
 
     def _receive(self, worker: _Worker, future: Future[Any]) -> None:
         """Handle what a worker returns: its versions, the facts of a unit, or its death."""
@@ -306,32 +241,33 @@ class _Run:
             self._replace(worker)
         else:  # an error here comes from sending the unit or its result
             result = future.result() if error is None else UnitResult(error=repr(error), line=one_line(error))
-            job = self._job(unit)
+            job = self.jobs[unit.cell.info.key]
             self._store(worker, job, result)
-            worker.errors = worker.errors + 1 if result.error else 0
             job.succeeded |= not result.error
             if result.error:
-                left = [rows.start for rows in unit.batches() if job.missing[rows].any()]
-                self._failed(replace(unit, start=min(left, default=unit.start)), result.line, result.error)
-            if worker.errors > 1 and self.engine.remote:  # its device may be broken
+                self._failed(unit, result.line, result.error)
+            if result.error and unit.tries and self.engine.remote:  # the worker's device may be broken
                 self._replace(worker)
 
     def _introduced(self, worker: _Worker, future: Future[tuple[str, dict[str, Any]]]) -> None:
         """Accept a worker with the versions of this process; replace one that died before it was ready."""
         error = future.exception()
         if error is None:
-            host, found = future.result()
-            if why := differences(found):
-                self._dismiss(worker, f"{why} (on {host})")
-            else:
-                worker.provenance, worker.deaths = found, 0
-            return
-        how, worker.deaths = worker.executor.end() or one_line(error), worker.deaths + 1
-        if worker.deaths >= TRIES:
-            self._dismiss(worker, f"{how} before it was ready")
-            return
-        self.say(f"worker {worker.number}: {how} before it was ready; another one is started")
-        self._replace(worker)
+            host, worker.provenance = future.result()
+            worker.deaths, why = 0, differences(worker.provenance)
+            if not why:
+                return
+            why = f"{why} (on {host})"
+        else:
+            why, worker.deaths = f"{worker.executor.end() or one_line(error)} before it was ready", worker.deaths + 1
+            if worker.deaths < TRIES:
+                self.say(f"worker {worker.number}: {why}; another one is started")
+                self._replace(worker)
+                return
+        self.workers.pop(worker.number).executor.end()
+        self.say(f"worker {worker.number} is not used: {why}")
+        if not self.workers:
+            raise NoWorkers(f"no worker can be used: {why}; every machine needs the versions of this run")
 
     # Results --------------------------------------------------------------------------------------------------------
 
@@ -340,58 +276,49 @@ class _Run:
 
         trace   the traceback of an error; empty if the worker died
         """
-        rows, info, job = f"rows {unit.start} to {unit.stop}", unit.cell.info, self._job(unit)
+        rows, info, job = f"rows {unit.start} to {unit.stop}", unit.cell.info, self.jobs[unit.cell.info.key]
         final = line.startswith(NUMBERED_OTHERWISE)  # another try would compute wrong figures
         if unit.tries + 1 < TRIES and not final:
-            self._again(unit, unit.tries + 1)
+            # The doctor may have killed the worker: it examines once more, but not a third time.
+            job.units.insert(0, replace(unit, tries=unit.tries + 1, examine=unit.examine and not unit.tries))
             self.say(f"{line} at {rows} of {info.attack} against {info.model}; they are run again")
             return
         whole = f"{rows}: {line}" + ("" if final else f", {TRIES} times")
         short = line if trace else whole
         self._fail(unit, f"{trace}\n{whole}".strip(), short)
         job.failures += GIVE_UP if final else 1
-        if job.failures >= GIVE_UP and not job.succeeded:
-            rest = [other for other in self.again if other.cell is unit.cell]
-            self.again = [other for other in self.again if other.cell is not unit.cell]
-            while job.batches:
-                rest.append(job.cut(len(job.batches)))
-            for part in rest:
-                self._fail(part, f"not tried, since {GIVE_UP} units of this cell failed: {line}", short)
+        if job.failures >= GIVE_UP and not job.succeeded and job.units:
+            rest, job.units = job.units, []
+            span = replace(rest[0], start=min(each.start for each in rest), stop=max(each.stop for each in rest))
+            self._fail(span, f"not tried, since {GIVE_UP} units of this cell failed: {line}", short)
 
     def _fail(self, unit: Unit, error: str, line: str) -> None:
-        key, job = unit.cell.info.key, self._job(unit)
+        key, job = unit.cell.info.key, self.jobs[unit.cell.info.key]
         self.store.fail(key, error, (unit.start, unit.stop), TRIES)
         self.summary.failed[key] = line
         self.progress.add(int(job.missing[unit.start : unit.stop].sum()), job.queries, failed=True)
 
     def _store(self, worker: _Worker, job: _Job, result: UnitResult) -> None:
         """Store the facts of a unit in one transaction."""
-        key, run = job.cell.info.key, self._run_of(worker, job.cell)
+        key, where = job.cell.info.key, result.positions
         with self.store.together():
             if result.findings is not None:
                 self.store.diagnose(key, result.findings)
-                self._describe(job, result)
-                if result.answers is not None and self.store.answers(key) is None:
-                    self.store.keep_answers(key, result.answers)
-            for batch in result.batches:
-                if batch.trace is not None:
-                    self.store.append_trace(key, int(batch.positions[0]), batch.trace)
-                self.store.append(key, batch.positions, batch.facts, run=run, peak_device=batch.peak_device)
-            if self.progress.due():
-                self.store.note_progress(self.progress.note() | {"cells": self._running()})
-        for batch in result.batches:
-            rows = int(job.missing[batch.positions].sum())
-            job.missing[batch.positions] = False
-            job.rows, job.seconds = job.rows + len(batch.facts), job.seconds + float(batch.facts.seconds.sum())
-            self.progress.add(rows, job.queries)
-            self.summary.rows += rows
-
-    def _describe(self, job: _Job, result: UnitResult) -> None:
-        """Print the doctor's line about a model and its rows, once for all attacks."""
+            if result.answers is not None and self.store.answers(key) is None:
+                self.store.keep_answers(key, result.answers)
+            if result.trace is not None:
+                self.store.append_trace(key, int(where[0]), result.trace)
+            run = self._run_of(worker, job.cell)
+            self.store.append(key, where, result.facts, run=run, peak_device=result.peak_device)
+            self.store.note_progress(self.progress.note() | {"cells": self._running()})
         line = f"{job.cell.info.model} on {job.cell.info.dataset}: {result.seen}"
-        if result.seen and line not in self.summary.seen:
+        if result.seen and line not in self.summary.seen:  # once for all attacks
             self.summary.seen.append(line)
             self.say(line)
+        rows = int(job.missing[where].sum())
+        job.missing[where] = False
+        self.progress.add(rows, job.queries)
+        self.summary.rows += rows
 
     def _run_of(self, worker: _Worker, cell: Cell) -> int:
         """Return the number of the run for new facts; a run records where and how they were computed."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,9 @@ from torch import Tensor
 
 from sigmazero import attacks
 from sigmazero.bench import identity
-from sigmazero.bench.cells import Cell, Subject
+from sigmazero.bench.cells import Cell, Subject, stored_question
 from sigmazero.bench.constraints import judge_missing
-from sigmazero.bench.constraints import recall as recall_constraints
-from sigmazero.bench.loader import ABSENT, Loader, origin, recall
-from sigmazero.bench.plan import PRECISIONS, Question
+from sigmazero.bench.loader import ABSENT, Loader, origin
 from sigmazero.bench.provenance import provenance
 from sigmazero.bench.worker import Unit, Worker
 from sigmazero.core.attack import Attack
@@ -33,7 +32,7 @@ from sigmazero.core.result import Outcome
 from sigmazero.report.runs import TRANSFER
 from sigmazero.run.precision import Numbers, strictly
 from sigmazero.store.facts import ROUNDING, CellInfo, Facts, Trace, rounding_of, same_answers
-from sigmazero.store.store import Flaw, Store, StoreError
+from sigmazero.store.store import Store, StoreError
 
 BATCH_SIZE = 101  # unlike those of plans, since no fact may depend on it
 RERUN_BATCHES = 2  # of each cell that are run again, drawn at random
@@ -76,6 +75,14 @@ class Verification:
     skipped: list[Disagreement] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
+    def note(self, info: CellInfo, what: str) -> None:
+        """Add a note about a cell."""
+        self.notes.append(str(Disagreement(info, None, what)))
+
+    def skip(self, info: CellInfo, why: str) -> None:
+        """Say that a cell could not be checked."""
+        self.skipped.append(Disagreement(info, None, why))
+
 
 def verify(
     store: Store,
@@ -91,59 +98,44 @@ def verify(
     models are gone, and models with random outputs get the first check alone.
     """
     done = Verification(survive_8bit=0 if export_8bit else None)
-    infos, damaged = _damage(store, done, keys)
-    if keys is None and None not in damaged and (proofs := sum(len(store.proofs(key)) for key in store.proof_keys())):
+    flaws = [flaw for flaw in store.damage() if keys is None or flaw.key is None or flaw.key in keys]
+    damaged = {flaw.key for flaw in flaws}
+    done.disagreements += [Disagreement(store.cell(flaw.key) if flaw.key else None, None, flaw.what) for flaw in flaws]
+    if None in damaged:  # the file itself
+        return done
+    if keys is None and (proofs := sum(len(store.proofs(key)) for key in store.proof_keys())):
         done.notes.append(f"{proofs} proved lower bounds are compared with the points, and not proved again here")
-    old, findings = ({}, {}) if None in damaged else (store.superseded(), store.findings())
-    for key, info in infos.items():
-        if key in old:
-            done.notes.append(str(Disagreement(info, None, f"superseded by [{old[key][:12]}], so not checked again")))
+    old, findings = store.superseded(), store.findings()
+    for info in map(store.cell, store.cell_keys() if keys is None else keys):
+        if (key := info.key) in old:
+            done.note(info, f"superseded by [{old[key][:12]}], so not checked again")
             continue
         if identity.is_random(findings.get(key, ())):
-            what = f"cannot be checked: its model has random outputs ({identity.RANDOM})"
-            done.skipped.append(Disagreement(info, None, what))
+            done.skip(info, f"cannot be checked: its model has random outputs ({identity.RANDOM})")
             continue
         try:
             _check_cell(store, info, loader, done)
             store.proved(key)  # raises if a point is below its proved bound
         except StoreError as error:
-            if not damaged & {key, None}:  # otherwise it is among the flaws
+            if key not in damaged:  # otherwise it is among the flaws
                 done.disagreements.append(Disagreement(info, None, str(error)))
     return done
-
-
-def _damage(
-    store: Store, done: Verification, keys: Collection[str] | None
-) -> tuple[dict[str, CellInfo], set[str | None]]:
-    """Add the damage to `done`; return the cells that can be read, and the keys of damaged ones (None: the file)."""
-    flaws = [flaw for flaw in store.damage() if keys is None or flaw.key is None or flaw.key in keys]
-    damaged = {flaw.key for flaw in flaws}
-    infos: dict[str, CellInfo] = {}
-    for key in store.cell_keys() if keys is None else keys:
-        try:
-            infos[key] = store.cell(key)
-        except StoreError as error:
-            flaws += [] if key in damaged else [Flaw(str(error))]
-    for flaw in flaws:
-        cell = f"cell {flaw.key[:12]}: " if flaw.key is not None and flaw.key not in infos else ""
-        done.disagreements.append(Disagreement(infos.get(flaw.key or ""), None, f"{cell}{flaw.what}"))
-    return infos, damaged
 
 
 def _check_cell(store: Store, info: CellInfo, loader: Loader, done: Verification) -> None:
     wrong = [f"its {name} does not fit its key" for name in identity.contradictions(info)]
     done.disagreements += [Disagreement(info, None, what) for what in wrong]
     if lacking := int((~store.stored(info.key)).sum()):
-        done.notes.append(str(Disagreement(info, None, f"{lacking} of {info.rows} rows are not stored yet")))
+        done.note(info, f"{lacking} of {info.rows} rows are not stored yet")
     try:
         subject = Subject.of_store(store, info, loader)
         found = list(_disagreements(store, info, subject, done))
         same_rows = subject.rows.content_hash == info.data_hash
         if found and not wrong and same_rows and edited(info, loader):
-            found, changed = [], "the source files or layers of its model have changed since it was run"
-            done.skipped.append(Disagreement(info, None, f"cannot be checked here: {changed}"))
+            done.skip(info, "cannot be checked here: the source files or layers of its model have changed since")
+            return
     except UNLOADABLE as error:
-        done.skipped.append(Disagreement(info, None, f"cannot be checked here: {error}"))
+        done.skip(info, f"cannot be checked here: {error}")
         return
     done.disagreements += [Disagreement(info, row, what) for row, what in found]
 
@@ -171,7 +163,7 @@ def _disagreements(
         return  # not the model or rows of the run: nothing more can be checked
     device = problem.x.device
     if judge_missing(info, problem.domain):
-        done.notes.append(str(Disagreement(info, None, "accept of its space is not stored, so it was not checked")))
+        done.note(info, "accept of its space is not stored, so it was not checked")
     numbers = Numbers.strict(device) if info.precision == "fp64" else Numbers.current(device)
     yield from ((int(row), what) for mask, what in facts.impossible(info.steps) for row in facts.row[mask])
     with strictly(network, device):
@@ -237,12 +229,11 @@ def _holds_in_one_format(network: Model, problem: Problem, facts: Facts, numbers
     x_adv, fooled = facts.rebuild(problem.x), []
     for each in (strict, numbers):
         with each.applied():
-            fooled.append(problem.goal.reached(logits_in(network(x_adv.clone())).to(x_adv)).cpu().numpy())
-    here = f"{numbers.name}, the float32 settings of this process"
-    for row in facts.row[facts.found & fooled[0] & ~fooled[1]]:
-        yield int(row), f"the stored example reaches the goal in fp32 and not in {here}"
-    for row in facts.row[facts.found & ~fooled[0] & fooled[1]]:
-        yield int(row), f"the stored example reaches the goal in {here}, and not in fp32"
+            fooled.append(_array(problem.goal.reached(logits_in(network(x_adv.clone())).to(x_adv))))
+    names = "fp32", f"{numbers.name}, the float32 settings of this process"
+    for here, there in ((0, 1), (1, 0)):
+        for row in facts.row[facts.found & fooled[here] & ~fooled[there]]:
+            yield int(row), f"the stored example reaches the goal in {names[here]} and not in {names[there]}"
 
 
 def contradicted(network: Model, problem: Problem, facts: Facts, coarse: bool = False) -> list[tuple[int, str]]:
@@ -336,7 +327,7 @@ def rerun(store: Store, loader: Loader, share: float | int, done: Verification, 
         try:
             rows += _rerun_cell(store, info, loader, done, draw)
         except (*UNLOADABLE, StoreError) as error:
-            done.skipped.append(Disagreement(info, None, f"cannot be run again: {error}"))
+            done.skip(info, f"cannot be run again: {error}")
     return rows
 
 
@@ -344,7 +335,8 @@ def _rerun_cell(store: Store, info: CellInfo, loader: Loader, done: Verification
     """Run batches of a cell again in the same way; return the number of rows."""
     if not info.identity:
         raise LookupError("it does not describe its attack in full")
-    worker, question = Worker(loader, foreign=True), _question(store, info, loader)
+    worker = Worker(loader, foreign=True)
+    question = stored_question(store, info, loader, attack_of(info.identity["attack"]))
     batches, traced, rows = store.batches(info.key), store.traced(info.key), 0
     for positions, made in draw.sample(batches, min(RERUN_BATCHES, len(batches))):
         size, trace = int(made.get("batch_size", len(positions))), bool(traced[positions].any())
@@ -353,29 +345,13 @@ def _rerun_cell(store: Store, info: CellInfo, loader: Loader, done: Verification
         result = worker.attack(Unit(cell, start, min(start + size, info.rows)))
         if result.error:
             raise ValueError(result.line)
-        (batch,) = result.batches
-        fresh = batch.facts.take(np.isin(batch.positions, positions))
-        done.notes += _compared(
-            info, store.facts(info.key, positions=positions), fresh, _same_place(made, loader.device)
-        )
+        fresh = result.facts.take(np.isin(result.positions, positions))
+        if what := _compared(store.facts(info.key, positions=positions), fresh):
+            here = provenance(loader.device)
+            same = loader.device.type == "cpu" and all(made.get(name) == here.get(name) for name in SAME)
+            done.note(info, f"run again {'here' if same else 'on another machine or with other versions'}, {what}")
         rows += len(positions)
     return rows
-
-
-def _question(store: Store, info: CellInfo, loader: Loader) -> Question:
-    """Return the question of a stored cell."""
-    model, _, target = origin(info)
-    settings: dict[str, Any] = {name: getattr(info, name) for name in ("unit", "goal", "budget", "seed", "margin")}
-    return Question(
-        model,
-        recall(store, info, loader),
-        info.attack,
-        attack_of(info.identity["attack"]),
-        target=target,
-        precision=info.precision if info.precision in PRECISIONS else None,
-        allowed=recall_constraints(store, info, loader.spaces),
-        **settings,
-    )
 
 
 def attack_of(described: Mapping[str, Any]) -> Attack:
@@ -396,35 +372,26 @@ def attack_of(described: Mapping[str, Any]) -> Attack:
     return made
 
 
-def _same_place(made: Mapping[str, Any], device: torch.device) -> bool:
-    """Return whether a run with this provenance should give the same bits here."""
-    here = provenance(device)
-    return device.type == "cpu" and all(made.get(name) == here.get(name) for name in SAME)
-
-
-def _compared(info: CellInfo, stored: Facts, fresh: Facts, same_place: bool) -> list[str]:
-    """Return a line about how a batch that was run again differs from the stored one; nothing if it does not."""
+def _compared(stored: Facts, fresh: Facts) -> str:
+    """Say how a batch that was run again differs from the stored one; empty if it does not."""
     masks = {name: getattr(stored, name) != getattr(fresh, name) for name in COMPARED}
     masks["margin"] = ~np.isclose(stored.margin, fresh.margin, rtol=ROUNDING, atol=ROUNDING, equal_nan=True)
     masks["changes"] = np.array([one != two for one, two in zip(_changes(stored), _changes(fresh), strict=True)])
     parts = [f"{name} of {int(mask.sum())}" for name, mask in masks.items() if mask.any()]
     if not parts:
-        return []
-    where = "here" if same_place else "on another machine or with other versions"
-    means = [_mean(each.l0[np.isfinite(each.l0)]) for each in (fresh, stored)]
-    queries = [_mean(each.forwards + each.backwards) for each in (fresh, stored)]
-    what = (
-        f"run again {where}, of {len(stored)} rows differ: {', '.join(parts)}; mean changes {means[0]:.2f} against "
-        f"{means[1]:.2f} stored, mean queries {queries[0]:.0f} against {queries[1]:.0f} stored"
+        return ""
+    queries = [_mean(facts.forwards + facts.backwards) for facts in (fresh, stored)]
+    return (
+        f"of {len(stored)} rows differ: {', '.join(parts)}; mean changes {_mean(fresh.l0)} against "
+        f"{_mean(stored.l0)} stored, mean queries {queries[0]} against {queries[1]} stored"
     )
-    return [str(Disagreement(info, None, what))]
+
+
+def _mean(values: NDArray[Any]) -> str:
+    finite = values[np.isfinite(values)]
+    return f"{finite.mean():.2f}" if len(finite) else "none"
 
 
 def _changes(facts: Facts) -> list[bytes]:
     """Return the changes of each row as bytes."""
-    spans = zip(facts.offsets[:-1], facts.offsets[1:], strict=True)
-    return [facts.index[a:b].tobytes() + facts.value[a:b].tobytes() for a, b in spans]
-
-
-def _mean(values: NDArray[Any]) -> float:
-    return float(values.mean()) if len(values) else float("nan")
+    return [facts.index[a:b].tobytes() + facts.value[a:b].tobytes() for a, b in pairwise(facts.offsets)]

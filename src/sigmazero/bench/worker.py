@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import platform
 import traceback
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import Any, cast, get_args
@@ -25,26 +26,26 @@ from sigmazero.bench.cells import Cell, Subject
 from sigmazero.bench.identity import is_random, probe
 from sigmazero.bench.loader import Loader
 from sigmazero.bench.provenance import peak_device, provenance, reset_peak
-from sigmazero.bench.recorder import Recorder
 from sigmazero.core import faults
 from sigmazero.core.findings import CODES
 from sigmazero.core.hardware import Precision
 from sigmazero.core.messages import describe
-from sigmazero.core.model import Stopped
+from sigmazero.core.model import Stopped, logits_in
+from sigmazero.core.problem import Problem
 from sigmazero.core.result import Result
 from sigmazero.models.doctor import ROWS, examine
 from sigmazero.models.zoo import known_accuracy
 from sigmazero.run import Hardware, Prepared, Session
 from sigmazero.run.memory import at_most
 from sigmazero.run.precision import Numbers
-from sigmazero.store.facts import Facts, Trace
+from sigmazero.store.facts import SIDE, Facts, Trace
 
 NUMBERED_OTHERWISE = "SZ034"  # labels and classes are numbered differently
 
 
 @dataclass(frozen=True)
 class Unit:
-    """Consecutive batches of a cell for one worker: the rows from `start` up to `stop`.
+    """A batch of a cell for one worker: the rows from `start` up to `stop`.
 
     examine   also run the doctor on the cell's model
     tries     how often this unit has failed
@@ -56,30 +57,19 @@ class Unit:
     examine: bool = False
     tries: int = 0
 
-    def batches(self) -> Iterator[slice]:
-        """Yield the batches of the unit."""
-        for start in range(self.start, self.stop, self.cell.batch_size):
-            yield slice(start, min(start + self.cell.batch_size, self.stop))
 
-
-@dataclass(frozen=True)
-class Batch:
-    """The facts of some rows of a cell, their time and memory, and the trace if the cell is traced."""
-
-    positions: NDArray[np.int64]
-    facts: Facts
-    peak_device: int | None
-    trace: Trace | None = None
-
-
-@dataclass(frozen=True)
+@dataclass
 class UnitResult:
-    """The finished batches of a unit, and the error that ended it: its traceback and its first line.
+    """What a worker returns: the facts of a batch, or of its first rows and the error that ended it.
 
-    seen  the doctor's line: clean accuracy, classes, range of the values, gradients
+    error, line   the error's traceback and its first line
+    seen          the doctor's line: clean accuracy, classes, range of the values, gradients
     """
 
-    batches: list[Batch] = field(default_factory=list)
+    positions: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    facts: Facts = field(default_factory=Facts.empty)
+    peak_device: int | None = None
+    trace: Trace | None = None
     findings: list[dict[str, str]] | None = None
     answers: Tensor | None = None
     error: str = ""
@@ -95,7 +85,7 @@ class Worker:
 
     def __init__(self, loader: Loader, *, foreign: bool = False) -> None:
         self.loader, self.foreign = loader, foreign
-        self._subject: tuple[Hashable, Subject] | None = None
+        self._subject: tuple[str, Subject] | None = None
         self._prepared: tuple[nn.Module, Prepared] | None = None
         self._session: tuple[str, Session] | None = None
 
@@ -104,26 +94,22 @@ class Worker:
         return platform.node(), provenance(self.loader.device)
 
     def attack(self, unit: Unit) -> UnitResult:
-        """Attack the batches of a unit; after an error return those before it."""
+        """Attack the batch of a unit."""
         faults.reach("unit.taken")
-        cell, batches = unit.cell, list[Batch]()
-        findings, answers, error, line, seen = None, None, "", "", ""
+        cell, done = unit.cell, UnitResult()
         try:
             if unit.examine:
-                findings, seen = self.diagnose(cell)
-                _refuse_other_numbers(findings)
-                answers = self._answers(cell, findings)
+                done.findings, done.seen = self.diagnose(cell)
+                _refuse_other_numbers(done.findings)
+                done.answers = self._answers(cell, done.findings)
             with self._numbers(cell):
-                attack = self._traced if cell.question.trace else self._batch
-                for rows in unit.batches():
-                    for batch in attack(cell, rows):
-                        batches.append(batch)  # one by one, so that those before an error count
-        except Exception as raised:
+                (self._traced if cell.question.trace else self._batch)(unit, done)
+        except Exception as error:
             # An attack or a model may raise anything. Return its text: the error itself may not be picklable.
-            error = _printable("".join(traceback.format_exception(raised)))
-            line = _printable(describe(raised))
+            done.error = _printable("".join(traceback.format_exception(error)))
+            done.line = _printable(describe(error))
         faults.reach("unit.done")
-        return UnitResult(batches, findings, answers, error, line, seen)
+        return done
 
     def _numbers(self, cell: Cell) -> AbstractContextManager[None]:
         """Apply the float32 settings of the process that made the cell, unless the question names its own."""
@@ -131,49 +117,47 @@ class Worker:
             return nullcontext()
         return Numbers.from_name(cell.info.precision, self.loader.device).applied()
 
-    def _batch(self, cell: Cell, rows: slice) -> Iterator[Batch]:
-        """Attack one batch, in parts if memory is short; if the model stops answering, yield what is done."""
-        session, positions = self._of(cell), torch.arange(rows.start, rows.stop, device="cpu")
+    def _batch(self, unit: Unit, done: UnitResult) -> None:
+        """Attack one batch, in parts if memory is short; if the model stops answering, keep the parts before."""
+        session, positions = self._of(unit.cell), torch.arange(unit.start, unit.stop, device="cpu")
         reset_peak(self.loader.device)
         parts: list[tuple[Tensor, Result]] = []
-        stopped = None
         try:
-            parts.extend(session.batches(self.subject(cell).take(positions)))
-        except Stopped as error:
-            stopped = error
-        if parts:
-            done = torch.cat([part for part, _ in parts])
-            order = done.argsort()
-            result = Result.join([result for _, result in parts]).take(order)
-            yield self._facts(cell, positions[done[order].to("cpu")], result)
-        if stopped is not None:
-            raise stopped
+            parts.extend(session.batches(self.subject(unit.cell).take(positions)))
+        except Stopped:
+            if parts:
+                self._keep(unit, positions, parts, done)
+            raise
+        self._keep(unit, positions, parts, done)
 
-    def _traced(self, cell: Cell, rows: slice) -> Iterator[Batch]:
+    def _traced(self, unit: Unit, done: UnitResult) -> None:
         """Attack one row and record every query."""
-        if (precision := cell.info.precision) not in ("fp32", "fp64"):
+        if (precision := unit.cell.info.precision) not in ("fp32", "fp64"):
             raise ValueError(f"a trace needs fp32 or fp64: a search in {precision} rounds the points it asks about")
-        subject, positions = self.subject(cell), torch.arange(rows.start, rows.stop, device="cpu")
+        subject, positions = self.subject(unit.cell), torch.arange(unit.start, unit.stop, device="cpu")
         recorder = Recorder(subject.network, subject.take(positions))
         # The recorder sees no query of a captured step.
         hardware = Hardware("fp32", capture=False, prepare="none")
-        result = Session(self.loader.ready(cell.question.attack), recorder, hardware).run(recorder.problem)
-        yield self._facts(cell, positions, result, recorder.trace())
+        result = Session(self.loader.ready(unit.cell.question.attack), recorder, hardware).run(recorder.problem)
+        self._keep(unit, positions, [(positions - unit.start, result)], done)
+        done.trace = recorder.trace()
 
-    def _facts(self, cell: Cell, positions: Tensor, result: Result, trace: Trace | None = None) -> Batch:
-        facts, device = self.subject(cell).facts(result, positions), self.loader.device
-        return Batch(positions.numpy(), facts, peak_device(device), trace)
+    def _keep(self, unit: Unit, positions: Tensor, parts: list[tuple[Tensor, Result]], done: UnitResult) -> None:
+        """Put the results of the parts of a batch together, in the order of its rows."""
+        rows = torch.cat([part for part, _ in parts])
+        order = rows.argsort()
+        result, positions = Result.join([result for _, result in parts]).take(order), positions[rows[order].to("cpu")]
+        done.positions, done.facts = positions.numpy(), self.subject(unit.cell).facts(result, positions)
+        done.peak_device = peak_device(self.loader.device)
 
     def subject(self, cell: Cell) -> Subject:
         """Return the subject of a cell; refuse weights or rows that are not the cell's."""
-        q = cell.question
-        key = (q.model, q.data, cell.info.precision == "fp64", q.target, q.seed, q.unit, q.budget, q.margin, q.allowed)
-        if self._subject is None or self._subject[0] != key:
+        if self._subject is None or self._subject[0] != cell.info.key:
             self._subject = None  # make room first
             subject = Subject.of_cell(cell, self.loader)
             if wrong := subject.differences(cell.info):
                 raise ValueError(f"{cell.info.model} on {cell.info.dataset}: {wrong[0]}; run the plan again")
-            self._subject = key, subject
+            self._subject = cell.info.key, subject
         return self._subject[1]
 
     def _of(self, cell: Cell) -> Session:
@@ -232,3 +216,57 @@ def forced(precision: str) -> Precision | None:
     """
     known = "fp32" if precision == "fp64" else precision if precision in get_args(Precision) else None
     return cast("Precision | None", known)
+
+
+class Recorder(nn.Module):
+    """A network that records the queries about one sample; the answers are the network's own."""
+
+    def __init__(self, network: nn.Module, problem: Problem) -> None:
+        super().__init__()
+        if len(problem) != 1:
+            raise ValueError(f"a trace is of one sample; {len(problem)} were given")
+        self.network, self.problem = network, problem
+        self.notes: defaultdict[str, list[Tensor]] = defaultdict(list)  # by column, call by call
+        self.ability = getattr(network, "ability", "gradients")
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Ask the network, and record the query."""
+        logits = logits_in(self.network(x.clone()))  # which it may write to
+        # Only queries in strict fp32: the check in the caller's float32 settings repeats points that are recorded.
+        if Numbers.current(x.device).strictly:
+            with torch.no_grad():
+                self._note(x.detach(), logits.detach())
+        return logits
+
+    def _note(self, x: Tensor, logits: Tensor) -> None:
+        problem = self.problem.take(torch.zeros(len(x), dtype=torch.int64, device=x.device))
+        changed = (x != problem.x).flatten(1)
+        noted = {
+            "margin": problem.goal.margin(logits),
+            "prediction": logits.argmax(1),
+            "adversarial": problem.goal.reached(logits) & problem.domain.within(x),
+            "count": changed.sum(1),
+            "index": changed.nonzero()[:, 1],
+            "value": x.flatten(1)[changed],
+        }
+        for name, values in noted.items():
+            self.notes[name].append(values.cpu())
+
+    def trace(self) -> Trace:
+        """Return all queries, and the landscape of a problem that can be drawn."""
+        columns = {name: torch.cat(values).numpy() for name, values in self.notes.items()}
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(columns.pop("count"))])
+        columns["margin"] = columns["margin"].astype(np.float64)
+        clean = self.problem.x[0].cpu().numpy()
+        return Trace(clean, offsets=offsets, landscape=self._landscape(), **columns)
+
+    @torch.no_grad()
+    def _landscape(self) -> NDArray[np.float64] | None:
+        x = self.problem.x
+        if x[0].numel() != 2:
+            return None
+        along = [torch.linspace(0, 1, SIDE, dtype=x.dtype, device=x.device)] * 2
+        down, across = torch.meshgrid(*along, indexing="ij")
+        points = torch.stack([across, down], -1).reshape(-1, *x.shape[1:])
+        problem = self.problem.take(torch.zeros(len(points), dtype=torch.int64, device=x.device))
+        return problem.goal.margin(logits_in(self.network(points))).double().cpu().numpy().reshape(SIDE, SIDE)

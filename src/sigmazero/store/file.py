@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import socket
 import sqlite3
@@ -45,9 +44,8 @@ def explained(path: Path) -> Iterator[None]:
         yield
     except (sqlite3.Error, UnicodeError) as error:
         reason = one_line(error)
-        advice = next(
-            (text for word, text in ADVICE.items() if word in reason), "what was stored before is still there"
-        )
+        usual = "what was stored before is still there"
+        advice = next((text for word, text in ADVICE.items() if word in reason), usual)
         raise StoreError(f"{path}: {advice} ({reason})") from error
 
 
@@ -100,10 +98,8 @@ def _is_empty(base: sqlite3.Connection, path: Path) -> bool:
     if application != APPLICATION:
         raise StoreError(f"{path} is a SQLite file of another program, no store of sigmazero; name another file")
     if version != VERSION:
-        raise StoreError(
-            f"{path} was written by another version of sigmazero (its schema is {version}, this one reads {VERSION}); "
-            "use that version, or run into another file"
-        )
+        what = f"{path} was written by another version of sigmazero (its schema is {version}, this one reads {VERSION})"
+        raise StoreError(f"{what}; use that version, or run into another file")
     return False
 
 
@@ -123,7 +119,7 @@ class WriterLock:
                 raise StoreError(
                     f"{path}: nothing can be written to {path.parent} ({error}); name a store in another folder"
                 ) from error
-            raise StoreBusy(f"{path} is being written by {noted_writer(path)}; wait for it to end") from None
+            raise StoreBusy(f"{path} is being written by {_last_writer(path)}; wait for it to end") from None
 
     def close(self) -> None:
         """Release the lock. The empty file stays: if it were removed, two processes could get in at once."""
@@ -136,32 +132,31 @@ def _lock_file(path: Path) -> Path:
 
 def is_locked(path: Path) -> bool:
     """Return whether a process writes to this store now."""
-    lock = _lock_file(path)
-    if not lock.exists():
-        return False
     try:
-        with closing(sqlite3.connect(f"{lock.absolute().as_uri()}?mode=ro", uri=True, timeout=0)) as base:
+        with closing(sqlite3.connect(f"{_lock_file(path).absolute().as_uri()}?mode=ro", uri=True, timeout=0)) as base:
             base.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except sqlite3.OperationalError as error:
+    except sqlite3.OperationalError as error:  # also if there is no such file
         return "locked" in str(error)
     return False
 
 
-def noted_writer(path: Path) -> str:
+def noted(base: sqlite3.Connection, path: Path, name: str) -> str | None:
+    """Return a note in an open store; None if there is none."""
+    with explained(path):
+        found = base.execute("SELECT text FROM notes WHERE name = ?", (name,)).fetchone()
+    return found and str(found[0])
+
+
+def _last_writer(path: Path) -> str:
     """Return the last process that opened a store to write, as `this_process` describes it."""
     try:
         with closing(open_reading(path)) as base:
-            (text,) = base.execute("SELECT text FROM notes WHERE name = 'writer'").fetchone()
-            return str(text)
-    except (OSError, StoreError, sqlite3.Error, TypeError):
+            return noted(base, path, "writer") or "another process"
+    except (OSError, StoreError):
         return "another process"
 
 
 def this_process() -> str:
     """Describe this process for other processes."""
-    try:
-        user = getpass.getuser()
-    except (OSError, KeyError):  # in a container the user may have no name
-        user = f"user {os.getuid()}"
     began = time.strftime("%Y-%m-%d %H:%M:%S")
-    return f"process {os.getpid()} of {user} on {socket.gethostname()} since {began} ({Path(sys.argv[0]).name})"
+    return f"process {os.getpid()} on {socket.gethostname()} since {began} ({Path(sys.argv[0]).name})"

@@ -34,7 +34,7 @@ DONE = "(SELECT count(*) FROM samples WHERE cell = failures.cell AND position >=
 
 @dataclass(frozen=True)
 class Repeated:
-    """Samples of a cell that were left out because another run had them first; `differ` of them have other results."""
+    """Samples of a cell that were left out, since another run had them first; `differ` have other results."""
 
     store: Path
     key: str
@@ -67,9 +67,7 @@ def merge(paths: Sequence[Path], new: Path, keys: Collection[str] | None = None)
     if both := next((path for path in paths if same_file(path, new)), None):
         raise StoreError(f"{both} is to be read and to be written; name another file for what is merged")
     writable(new)
-    for path in paths:
-        _refuse_unfit(path)
-    _refuse_other_models([new, *paths] if new.exists() else paths)
+    _check(paths, new)
     with _alone(new), replacing(new) as part:
         done = Merged()
         with explained(new), closing(_copy(new, part)) as base:
@@ -85,27 +83,20 @@ def merge(paths: Sequence[Path], new: Path, keys: Collection[str] | None = None)
     return done
 
 
-def _refuse_unfit(path: Path) -> None:
-    """Refuse a store that is being written, and a damaged one."""
-    with Store(path) as store:
-        if writer := store.writer():
-            raise StoreBusy(f"{path} is being written by {writer}; wait for it to end")
-        if flaws := store.damage():
-            raise StoreError(f"{path}: {flaws[0].what}")
-
-
-def _refuse_other_models(paths: Sequence[Path]) -> None:
-    """Refuse stores whose models answer differently in the same cell."""
+def _check(paths: Sequence[Path], new: Path) -> None:
+    """Refuse a store that is being written or damaged, and stores whose models answer differently in the same cell."""
     known: dict[str, Tensor] = {}
-    for path in paths:
+    for path in [*([new] if new.exists() else []), *paths]:
         with Store(path) as store:
+            if path != new and (writer := store.writer()):
+                raise StoreBusy(f"{path} is being written by {writer}; wait for it to end")
+            if path != new and (flaws := store.damage()):
+                raise StoreError(f"{path}: {flaws[0].what}")
             for key in store.cell_keys():
                 answers = store.answers(key)
                 if answers is not None and not same_answers(known.setdefault(key, answers), answers):
-                    raise StoreError(
-                        f"cell {key[:12]}: its model answers differently in {path} than in another store; merge "
-                        "without one of them"
-                    )
+                    what = f"cell {key[:12]}: its model answers differently in {path} than in another store"
+                    raise StoreError(f"{what}; merge without one of them")
 
 
 @contextmanager
@@ -135,7 +126,7 @@ def _take(base: sqlite3.Connection, path: Path, keys: Collection[str] | None, do
     """Copy what a store has and this one lacks."""
     base.execute("ATTACH ? AS other", (address(path),))
     base.execute("BEGIN")
-    _take_cells(base, path, keys)
+    _take_cells(base, keys)
     base.execute("INSERT OR IGNORE INTO runs (name, provenance) SELECT name, provenance FROM other.runs ORDER BY id")
     for key, position in base.execute(
         f"SELECT c.key, o.position {BOTH} WHERE m.run = r.id AND m.checksum IS NOT o.checksum LIMIT 1"
@@ -160,16 +151,14 @@ def _take(base: sqlite3.Connection, path: Path, keys: Collection[str] | None, do
     base.execute("DETACH other")
 
 
-def _take_cells(base: sqlite3.Connection, path: Path, keys: Collection[str] | None) -> None:
+def _take_cells(base: sqlite3.Connection, keys: Collection[str] | None) -> None:
     """Copy cells and their arrays, list them in `taken`, and unite the doctor's findings."""
     names = ", ".join((*CELL, "findings", "superseded_by"))
     chosen = "true" if keys is None else "key IN (SELECT value FROM json_each(:keys))"
     base.execute("CREATE TEMP TABLE taken (id INTEGER PRIMARY KEY, key TEXT)")
-    shared = "FROM cells c JOIN other.cells o ON o.key = c.key"
-    for key, mine, theirs in base.execute(f"SELECT c.key, c.rows, o.rows {shared} WHERE c.rows <> o.rows"):
-        raise StoreError(f"cell {key[:12]} has {theirs} rows in {path} and {mine} elsewhere; merge without it")
     for number, mine, theirs in base.execute(
-        f"SELECT c.id, c.findings, o.findings {shared} WHERE o.findings IS NOT NULL AND o.findings IS NOT c.findings"
+        "SELECT c.id, c.findings, o.findings FROM cells c JOIN other.cells o ON o.key = c.key "
+        "WHERE o.findings IS NOT NULL AND o.findings IS NOT c.findings"
     ).fetchall():
         ours = json.loads(mine or "[]")
         united = ours + [one for one in json.loads(theirs) if one not in ours]

@@ -85,12 +85,3 @@ def _opened(path: Path) -> Iterator[Any]:
             yield file
     except (zipfile.BadZipFile, ValueError, EOFError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} is no result, or a damaged one ({error}); name another file") from None
-
-
-def names(path: Path) -> set[str]:
-    """Return the names of the arrays in a file, without reading them; none if it is not there, or no `.npz` file."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return {name.removesuffix(".npy") for name in archive.namelist()}
-    except (zipfile.BadZipFile, FileNotFoundError):
-        return set()

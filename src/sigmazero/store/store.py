@@ -10,9 +10,6 @@ at a time; any number may read meanwhile.
         store.append(info.key, positions, facts, run=run)
     with Store(path) as store:
         facts = store.facts(info.key)
-
-The table `samples` has one row for each sample, and the view `results` adds the names of its cell: `sqlite3`, Datasette
-and pandas read both without this package.
 """
 
 from __future__ import annotations
@@ -52,6 +49,7 @@ from sigmazero.store.file import (
     WriterLock,
     explained,
     is_locked,
+    noted,
     open_reading,
     open_writing,
     this_process,
@@ -313,10 +311,6 @@ class Store:
     def _note(self, name: str, text: str) -> None:
         self._write("REPLACE INTO notes VALUES (?, ?)", name, text)
 
-    def _noted(self, name: str) -> str | None:
-        found = self._read("SELECT text FROM notes WHERE name = ?", name)
-        return found[0][0] if found else None
-
     def version(self) -> str:
         """Return a text that changes with facts, findings, failures and proofs, but not with progress."""
         parts = [
@@ -336,11 +330,11 @@ class Store:
         if self._lock is None and not is_locked(self.path):
             return {}
         with self._reading("the progress"):
-            return dict(json.loads(self._noted("progress") or "{}"))
+            return dict(json.loads(noted(self._base, self.path, "progress") or "{}"))
 
     def writer(self) -> str | None:
         """Return the process that writes here now, in words."""
-        return self._noted("writer") if is_locked(self.path) else None
+        return noted(self._base, self.path, "writer") if is_locked(self.path) else None
 
     # Samples ---------------------------------------------------------------------------------------------------------
 
@@ -375,14 +369,23 @@ class Store:
 
     def positions(self, key: str) -> Integers:
         """Return the positions of the samples that `facts` gives, in the same order."""
-        found = self._read("SELECT position FROM samples WHERE cell = ? ORDER BY position", self._cell(key)[0])
-        return np.fromiter((position for (position,) in found), np.int64, len(found))
+        return np.flatnonzero(self.stored(key))
 
     def stored(self, key: str) -> NDArray[np.bool_]:
         """Return which positions of a cell have their facts, as a mask."""
-        done = np.zeros(self.cell(key).rows, np.bool_)
-        with self._reading("its samples", key):
-            done[self.positions(key)] = True
+        return self._mask("samples", key)
+
+    def traced(self, key: str) -> NDArray[np.bool_]:
+        """Return which positions of a cell have a trace, as a mask."""
+        return self._mask("traces", key)
+
+    def _mask(self, table: str, key: str) -> NDArray[np.bool_]:
+        number, info = self._cell(key)
+        done = np.zeros(info.rows, np.bool_)
+        with self._reading(f"its {table}", key):
+            done[[position for (position,) in self._read(f"SELECT position FROM {table} WHERE cell = ?", number)]] = (
+                True
+            )
         return done
 
     def facts(self, key: str, perturbations: bool = True, positions: Sequence[int] | Integers | None = None) -> Facts:
@@ -418,20 +421,12 @@ class Store:
         npz = _npz({name: value for name, value in vars(trace).items() if value is not None})
         self._write("REPLACE INTO traces VALUES (?, ?, ?)", self._cell(key)[0], position, npz)
 
-    def traced(self, key: str) -> NDArray[np.bool_]:
-        """Return which positions of a cell have a trace, as a mask."""
-        number, info = self._cell(key)
-        done = np.zeros(info.rows, np.bool_)
-        done[[position for (position,) in self._read("SELECT position FROM traces WHERE cell = ?", number)]] = True
-        return done
-
     def trace(self, key: str, position: int) -> Trace:
         """Return the trace of a sample."""
         found = self._read("SELECT npz FROM traces WHERE cell = ? AND position = ?", self._cell(key)[0], position)
         if not found:
-            raise KeyError(
-                f"{self.path} has no trace of row {position} of cell {key[:12]}; write trace = true in its plan"
-            )
+            what = f"{self.path} has no trace of row {position} of cell {key[:12]}"
+            raise KeyError(f"{what}; write trace = true in its plan")
         with self._reading(f"the trace of row {position}", key):
             return Trace(**_arrays(found[0][0]))
 
@@ -470,9 +465,7 @@ class Store:
 
         Refuse them all if a stored point needs fewer changes than its bound.
         """
-        rows = [
-            (*key, row, one.least, one.method, one.version, one.seconds) for row, one in proofs.items() if one.least
-        ]
+        rows = [(*key, row, one.least, one.method, one.version, one.seconds) for row, one in proofs.items()]
         with self.together():
             self._write_all(PROVE.format("VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"), rows)
             for name in self.cell_keys():
@@ -490,11 +483,9 @@ class Store:
 
         An example is the positions of the changed features and their new values; it takes the place of an earlier one.
         """
-        rows = [
-            (f"{_example(key)}{row}", _npz({"places": places, "values": values}))
-            for row, (places, values) in examples.items()
-        ]
-        self._write_all("INSERT OR REPLACE INTO arrays VALUES (?, ?)", rows)
+        for row, (places, values) in examples.items():
+            npz = _npz({"places": places, "values": values})
+            self._write("REPLACE INTO arrays VALUES (?, ?)", f"{_example(key)}{row}", npz)
 
     def examples(self, key: ProofKey) -> dict[str, tuple[NDArray[Any], NDArray[Any]]]:
         """Return the examples beside the bounds about a model, by the digests of the rows."""
@@ -534,43 +525,37 @@ class Store:
         with a new checksum is found only by querying the model (`sigmazero.bench.verify`).
         """
         found: list[Flaw] = []
-        for check in (self._broken, self._altered, self._unreadable):
-            try:
-                found += check()
-            except (StoreError, sqlite3.DatabaseError) as error:
-                found.append(Flaw(one_line(error).removeprefix(f"{self.path}: ")))
+        try:
+            for (text,) in self._read("PRAGMA integrity_check(20)"):
+                found += [] if text == "ok" else [Flaw(f"SQLite finds the file damaged ({text}): {RESTORE}")]
+            for (table,) in self._read('SELECT DISTINCT "table" FROM pragma_foreign_key_check'):
+                found.append(Flaw(f"the table {table} names cells or runs that are not in the store: {RESTORE}"))
+            for number, key, rows in self._read("SELECT id, key, rows FROM cells"):
+                if wrong := self._altered(number, key, rows):
+                    more = f" and {len(wrong) - 1} more" if wrong[1:] else ""
+                    what = f"the sample at position {wrong[0]}{more}: not as written; delete and run again"
+                    found.append(Flaw(what, str(key)))
+            self.status()
+            self.findings()
+            for (name,) in self._read("SELECT name FROM arrays"):
+                self.arrays(name)
+            for key, position in self._read("SELECT key, position FROM traces JOIN cells ON id = cell"):
+                self.trace(key, position)
+        except (StoreError, sqlite3.DatabaseError) as error:
+            found.append(Flaw(one_line(error).removeprefix(f"{self.path}: ")))
         return found
 
-    def _broken(self) -> Iterator[Flaw]:
-        for (text,) in self._read("PRAGMA integrity_check(20)"):
-            if text != "ok":
-                yield Flaw(f"SQLite finds the file damaged ({text}): {RESTORE}")
-        for (table,) in self._read('SELECT DISTINCT "table" FROM pragma_foreign_key_check'):
-            yield Flaw(f"the table {table} names cells or runs that are not in the store: {RESTORE}")
-
-    def _altered(self) -> Iterator[Flaw]:
-        names = ", ".join(("position", *VALUES, "checksum"))
-        for number, key, rows in self._read("SELECT id, key, rows FROM cells"):
-            found, wrong = self._base.execute(f"SELECT {names} FROM samples WHERE cell = ?", (number,)), []
-            for *row, stored in found:
-                try:
-                    whole = checksum(key, row) == stored and 0 <= row[0] < rows
-                except (struct.error, TypeError):  # a value of another type
-                    whole = False
-                if not whole:
-                    wrong.append(row[0])
-            if wrong:
-                more = f" and {len(wrong) - 1} more" if wrong[1:] else ""
-                yield Flaw(f"the sample at position {wrong[0]}{more}: not as written; delete and run again", str(key))
-
-    def _unreadable(self) -> Iterator[Flaw]:
-        self.status()
-        self.findings()
-        for (name,) in self._read("SELECT name FROM arrays"):
-            self.arrays(name)
-        for key, position in self._read("SELECT key, position FROM traces JOIN cells ON id = cell"):
-            self.trace(key, position)
-        yield from ()
+    def _altered(self, number: int, key: str, rows: int) -> list[Any]:
+        """Return the positions of the samples of a cell that do not fit their checksums."""
+        wrong, names = [], ", ".join(("position", *VALUES, "checksum"))
+        for *row, stored in self._base.execute(f"SELECT {names} FROM samples WHERE cell = ?", (number,)):
+            try:
+                whole = checksum(key, row) == stored and 0 <= row[0] < rows
+            except (struct.error, TypeError):  # a value of another type
+                whole = False
+            if not whole:
+                wrong.append(row[0])
+        return wrong
 
 
 # Samples as rows of the table ----------------------------------------------------------------------------------------
@@ -636,10 +621,9 @@ def _joined(runs: list[Any]) -> dict[str, Any]:
     provenance = [json.loads(text) for text, *_ in runs]
     joined: dict[str, Any] = {}
     for name in dict.fromkeys(name for one in provenance for name in one):
-        values: list[Any] = []
-        for one in provenance:
-            values += [] if one.get(name) in values else [one.get(name)]
-        joined[name] = values[0] if len(values) == 1 else values
+        values = [one.get(name) for one in provenance]
+        different = [value for i, value in enumerate(values) if value not in values[:i]]
+        joined[name] = different[0] if len(different) == 1 else different
     _, _, seconds, peaks = zip(*runs, strict=True)
     return joined | {
         "runs": len(runs),
