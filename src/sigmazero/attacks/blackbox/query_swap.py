@@ -224,7 +224,7 @@ class QuerySwap(QuerySearch):
 
     asks: ClassVar[str] = "1 query a step"
     paper: ClassVar[str] = "docs/blackbox.md"
-    version: ClassVar[int] = 6
+    version: ClassVar[int] = 7
     remembers: ClassVar[bool] = True
 
     def check(self, problem: Problem) -> None:
