@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from functools import reduce
 
 import torch
 from torch import Tensor
@@ -100,7 +99,7 @@ class SpaceDomain(Domain):
         """Return whether the space is more than ends."""
         space = self.compiled
         return (
-            bool(space.discrete.any())
+            bool(space.values.discrete.any())
             or space.layout is not None
             or self.tied
             or self.weighted
@@ -128,7 +127,7 @@ class SpaceDomain(Domain):
     def finest(self) -> Tensor:
         """Return 0 for whole steps and finite sets, which end by themselves, and FINEST for real numbers."""
         space = self.compiled
-        real = ~space.discrete & ~space.derived
+        real = ~space.values.discrete & ~space.derived
         some = [space.inside(v[None]).reshape(-1, self.sites).any(0) for v in (real, space.many & ~real)]
         return torch.where(some[0], FINEST, torch.where(some[1], 0.0, torch.inf)).to(self.x)
 
@@ -174,7 +173,7 @@ class SpaceDomain(Domain):
         same = user == x
         own = _beside(space.outside(self.x, rank), several)
         # A real value stays as it was: there and back it could become another one by rounding.
-        moved = space.discrete
+        moved = space.values.discrete
         if space.repair is not None:
             moved = moved | (user != self._user(clipped, snap=False).flatten(-len(space.shape)))
             same = same | space.repair.derived
@@ -226,16 +225,16 @@ class SpaceDomain(Domain):
     @property
     def several(self) -> Tensor | None:
         """Return the sites of categories and finite sets with more than two values; of rows numbers too."""
-        space, found = self.compiled, []
-        if space.layout is not None and space.layout.one_hot is not None:
-            found.append((space.layout.one_hot & ((~space.layout.pad).sum(0) > 2))[None])
-        if len(space.at):
-            many = space.tables.isfinite().sum(1) > 2
-            flat = torch.zeros_like(space.discrete).scatter(0, space.at, many)
-            found.append(self.by_site(space.inside(flat[None])).any(1))
-        if len(space.shape) == 1:
-            found.append(self.by_site(space.inside(space.many[None])).any(1))
-        return None if not found else reduce(torch.logical_or, found)
+        space, one_hot = self.compiled, self.categories
+        row = len(space.shape) == 1
+        if not row and one_hot is None and not len(space.values.at):
+            return None
+        numbers = space.many if row else space.many & space.values.discrete & ~space.values.stepped
+        found = self.by_site(space.inside(numbers[None])).any(1)
+        if one_hot is None:
+            return found
+        assert space.layout is not None
+        return found | (one_hot & ((~space.layout.pad).sum(0) > 2))
 
     @property
     def categories(self) -> Tensor | None:

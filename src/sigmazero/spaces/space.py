@@ -145,12 +145,6 @@ class Space:
 
         return make_domain(self, x, unit, mask)
 
-    def identity(self, shape: Sequence[int]) -> str:
-        """Return all that the space allows inputs of a shape, as text: the same for every way to declare it."""
-        from sigmazero.spaces.file import identity
-
-        return identity(self, shape)
-
     @classmethod
     def image8(cls, **more: Any) -> "Space":
         """Make a space of images of 8 bits per value, scaled to 0 to 1: every value a multiple of 1/255."""
