@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sigmazero.core.domain import WHOLE as COMBINED
-from sigmazero.core.domain import Accept
 from sigmazero.spaces.repair import Around, RuleRepair
 from sigmazero.spaces.space import SLACK, WHOLE, Columns, Floats, Space
 
@@ -138,6 +137,7 @@ class CompiledSpace:
     prices    of a change of each site, in the user's unit; None where each is 1
     costs     the same as the search has them (see `relative`); None where they are all alike
     repair    the rules that tie features to each other; None where there are none
+    derived   features that follow from others
     """
 
     space: Space
@@ -154,7 +154,8 @@ class CompiledSpace:
     likelies: Tensor
     prices: Tensor | None
     costs: Tensor | None
-    repair: RuleRepair | None = None
+    repair: RuleRepair | None
+    derived: Tensor
 
     @classmethod
     def make(
@@ -198,22 +199,13 @@ class CompiledSpace:
             prices=None if bool((by_site == 1).all()) else by_site.to(x.dtype),
             costs=None if alike else relative(by_site).to(x.dtype),
             repair=repair,
+            derived=torch.zeros(len(few), dtype=torch.bool, device=device) if repair is None else repair.derived,
         )
 
     @property
     def derives(self) -> bool:
         """Return whether some features follow from others."""
         return self.repair is not None and bool(self.repair.laws.at)
-
-    @property
-    def accept(self) -> Accept | None:
-        """Return the user's own judge, checked for what it returns."""
-        return None if self.space.accept is None else self._accepted
-
-    @property
-    def derived(self) -> Tensor:
-        """Return which features follow from others."""
-        return torch.zeros_like(self.few) if self.repair is None else self.repair.derived
 
     @property
     def sites(self) -> int:
@@ -245,9 +237,8 @@ class CompiledSpace:
             return []  # it follows from others
         if self.layout is not None and self.layout.one_hot is not None and bool(self.layout.one_hot[site]):
             return [([VALUE] * n, [float(k == chosen) for k in range(n)]) for chosen in range(n)]
-        choices = self.choices(members[0], MAX_VALUES) if n == 1 else None
-        if choices is not None:
-            return [([VALUE], [float(value)]) for value in choices]
+        if n == 1 and (values := self._listed(members[0])) is not None:
+            return [([VALUE], [float(value)]) for value in values]
         ends = product((LOWER, UPPER), repeat=n) if n <= COMBINED else [(end,) * n for end in (LOWER, UPPER)]
         found = [(list(end), [0.0] * n) for end in ends]
         if n == 1 and bool(self.inner[members[0]]):
@@ -255,8 +246,8 @@ class CompiledSpace:
             found += [([VALUE], [float(value)]) for value in self.columns.likely[members[0]]]
         return found
 
-    def choices(self, feature: int, most: int) -> Floats | None:
-        """Return all legal values of a flat feature in the user's units; None if there are more than `most`."""
+    def _listed(self, feature: int) -> Floats | None:
+        """Return all legal values of a flat feature in the user's units; None if there are more than MAX_VALUES."""
         columns = self.columns
         if feature in columns.tables:
             return columns.tables[feature]
@@ -264,7 +255,7 @@ class CompiledSpace:
             return None
         steps = columns.per[feature] / columns.times[feature]
         first, last = columns.lower[feature] * steps, columns.upper[feature] * steps
-        if not last - first < most:
+        if not last - first < MAX_VALUES:
             return None
         every: Floats = np.arange(np.ceil(first - SLACK), np.floor(last + SLACK) + 1)
         return np.asarray(every * columns.times[feature] / columns.per[feature])
@@ -293,7 +284,7 @@ class CompiledSpace:
 
     def chosen(self, different: Tensor) -> Tensor:
         """Leave out derived features, which no attack chose to change: (rows, ...) of the user's."""
-        return different if self.repair is None else different & ~self.repair.derived.view(self.shape)
+        return different & ~self.derived.view(self.shape)
 
     def _one_category(self, found: Tensor, values: Tensor, x: Tensor) -> Tensor:
         """Give each one-hot group the category of its largest value; the clean one where that is among them."""
@@ -337,7 +328,7 @@ class CompiledSpace:
         tolerance = 4 * torch.finfo(points.dtype).eps * flat.abs().clamp(min=1)
         tolerance = torch.where(self.values.whole, tolerance.clamp(max=WHOLE), tolerance)
         legal = (flat == clean) | ((flat - self.values.nearest(flat)).abs() <= tolerance)
-        good = (legal if self.repair is None else legal | self.repair.derived).all(1)
+        good = (legal | self.derived).all(1)
         for group in self.columns.groups:
             if group.one_hot:
                 some = flat[:, list(group.members)]
@@ -347,8 +338,8 @@ class CompiledSpace:
             good = good & ~broken.any(1)
         return good
 
-    def _accepted(self, points: Tensor, x: Tensor) -> Tensor:
-        """Ask the user's own judge."""
+    def accepted(self, points: Tensor, x: Tensor) -> Tensor:
+        """Ask the user's own judge, and check what it returns."""
         assert self.space.accept is not None
         answer = torch.as_tensor(self.space.accept(points, x), device=points.device)
         if answer.shape != (len(points),) or answer.dtype != torch.bool:

@@ -75,8 +75,8 @@ class SpaceDomain(Domain):
         offset, width = scale(low, high)
         bounded, flat = (high - low).isfinite(), x.flatten(1)
         open_mask = None if free is None else free.expand(len(free), *shape).flatten(1)
-        if compiled.repair is not None and compiled.derives:
-            low, high = (torch.where(compiled.repair.derived, flat, end) for end in (low, high))
+        if compiled.derives:
+            low, high = (torch.where(compiled.derived, flat, end) for end in (low, high))
             open_mask = low < high
         fixed, least, most = low == high, (low - offset) / width, (high - offset) / width
         channels = unit == "pixel" and x.ndim > 2 and x.shape[1] > 1
@@ -134,7 +134,7 @@ class SpaceDomain(Domain):
     @property
     def accept(self) -> Accept | None:
         """Return the user's own judge."""
-        return self.compiled.accept
+        return None if self.compiled.space.accept is None else self.compiled.accepted
 
     @property
     def costs(self) -> Tensor:
@@ -176,7 +176,7 @@ class SpaceDomain(Domain):
         moved = space.values.discrete
         if space.repair is not None:
             moved = moved | (user != self._user(clipped, snap=False).flatten(-len(space.shape)))
-            same = same | space.repair.derived
+            same = same | space.derived
         found = torch.where(same, own, torch.where(moved, inner, space.outside(clipped, rank)))
         if not several:
             return space.inside(found)
@@ -302,7 +302,7 @@ class SpaceDomain(Domain):
         """Scale back and lay out by sites; derived features stay as they are."""
         space, flat = self.compiled, points.flatten(1)
         x, offset, width = self._flat()
-        same = flat == x if space.repair is None else (flat == x) | space.repair.derived
+        same = (flat == x) | space.derived
         return space.inside(torch.where(same, space.outside(self.x, self.x.ndim), (flat - offset) / width))
 
     def traced(self, points: Tensor) -> Tensor:
@@ -320,7 +320,7 @@ class SpaceDomain(Domain):
     def within(self, points: Tensor) -> Tensor:
         """Return which points lie between the ends; derived features have theirs judged by `legal`."""
         outside = torch.clamp(points, self.user_lower, self.user_upper) != points
-        return ~self._chosen(outside).flatten(1).any(1)
+        return ~self.compiled.chosen(outside).flatten(1).any(1)
 
     def legal(self, points: Tensor) -> Tensor:
         """Return which points also keep values, groups and rules."""
@@ -328,7 +328,7 @@ class SpaceDomain(Domain):
 
     def count(self, points: Tensor) -> Counts:
         """Count changes; derived features, which follow from others, are not counted."""
-        different, layout = self._chosen(points != self.user_x), self.compiled.layout
+        different, layout = self.compiled.chosen(points != self.user_x), self.compiled.layout
         chosen = torch.where(different, points, self.user_x)
         features, pixels = count_features(chosen, self.user_x), count_pixels(chosen, self.user_x)
         if layout is not None:
@@ -339,10 +339,6 @@ class SpaceDomain(Domain):
         sites = changed.sum(1)
         cost = sites if prices is None else (changed.to(points.dtype) * prices).sum(1)
         return Counts(sites, features if self.unit == "pixel" else sites, pixels, cost)
-
-    def _chosen(self, different: Tensor) -> Tensor:
-        """Return which user features differ, without derived ones."""
-        return self.compiled.chosen(different) if self.compiled.derives else different
 
     def _flat(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return the user's inputs, where the box begins and how wide it is, as (rows, features)."""

@@ -39,7 +39,9 @@ from sigmazero.spaces.space import Space
 
 SETS = ("values", "likely")
 OPTIONS = ("kind", *SETS, "lower", "upper", "around", "grid", "direction", "cost")
-DEFAULTS = {each.name: each.default for each in fields(Space) if each.name in OPTIONS and each.name not in SETS}
+DEFAULTS: dict[str, Any] = {
+    each.name: each.default for each in fields(Space) if each.name in OPTIONS and each.name not in SETS
+}
 LARGE = 1e15  # whole numbers up to here are written without a dot
 EIGHT_BITS = 1e-4  # how far 255 times a value may be from a whole number: float32 rounds
 _SENSES = {"at_most": "<=", "at_least": ">=", "equals": "="}
