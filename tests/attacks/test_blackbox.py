@@ -93,3 +93,28 @@ def test_evaluate_refuses_before_anything_is_stored(tmp_path):
     with pytest.raises(ValueError, match="fmn needs gradients"):
         sz.evaluate(model, rows, ["query-swap", "fmn"], store=tmp_path / "a.db")
     assert not list(tmp_path.iterdir())
+
+
+def test_with_few_queries_each_feature_is_tried_once():
+    """A flag that is set has one change, to 0; numbers have many, and one of each comes first."""
+    x = torch.cat([torch.full((4, 40), 50.0), torch.ones(4, 8)], 1)
+    space = sz.Space(kind=["integer"] * 40 + ["binary"] * 8, upper=[100] * 40 + [1] * 8)
+
+    def model(points: Tensor) -> Tensor:
+        score = points[:, 43] - 0.5 + 1e-4 * (points[:, :40] - 50).abs().sum(1)
+        return torch.stack([score, 0 * score], 1)
+
+    result = sz.get("query-swap", steps=100).run(model, x, torch.zeros(4).long(), space=space)
+    assert result.l0.tolist() == [1.0] * 4
+
+
+def test_a_climb_goes_back_where_nothing_helps():
+    x, changes = torch.full((1, 48), 5.0), []
+
+    def flat(points: Tensor) -> Tensor:
+        changes.extend((points != x).sum(1).tolist())
+        return torch.tensor([[1.0, 0.0]]).repeat(len(points), 1)
+
+    space = sz.Space(kind="integer", upper=10)
+    assert not sz.get("query-swap", steps=2000).run(flat, x, torch.tensor([0]), space=space).success.any()
+    assert max(changes[:1190]) < 30  # before the search begins

@@ -117,13 +117,10 @@ def test_written_and_read_again(tmp_path):
     for space in (url(), sz.Space(rules=[sz.Rule({0: 1, 2: 0.5}, ">=", 0.25)], derived={3: sz.Formula({1: 2})})):
         (tmp_path / "space.toml").write_text(space.to_toml())
         again = sz.Space.from_toml(tmp_path / "space.toml")
-        assert again.identity((4,)) == space.identity((4,))
+        one, two = again.columns((4,)).laws, space.columns((4,)).laws
+        for name in ("rules", "least", "most", "sums", "constants"):
+            assert getattr(one, name).tolist() == getattr(two, name).tolist(), name
         assert again.to_toml() == space.to_toml()
-    assert url(rules=[]).identity((4,)) != url().identity((4,))
-    one, two = (sz.Space(derived={0: function}).identity((4,)) for function in (product, itself))
-    assert one != two
-    typed, other = (sz.Space(accept=eval(f"lambda a, b: a[:, 0] > {k}")).identity((4,)) for k in (0, 1))
-    assert typed != other  # code that stands in no file
 
 
 @pytest.mark.parametrize(

@@ -260,3 +260,19 @@ def test_a_file_keeps_ends_that_are_only_usual_elsewhere():
 def test_a_list_of_equal_values_is_one_value():
     spellings = [sz.Space(kind="binary", cost=2), sz.Space(kind=["binary"] * 3, cost=np.array([2.0, 2.0, 2.0]))]
     assert len({space.to_toml() for space in spellings}) == 1
+
+
+def test_a_file_without_names_holds_no_options_by_feature():
+    with pytest.raises(ValueError, match="a file needs names for features with cost of their own; pass names="):
+        sz.Space(cost={0: 2}).to_toml()
+
+
+def test_values_that_single_precision_rounds_are_legal():
+    """1,234,567.3 is 1,234,567.25 in float32: that is its value, and no success is given up for it."""
+    model = torch.nn.Linear(1, 2).requires_grad_(False)
+    model.weight.copy_(torch.tensor([[0.0], [1.0]]))
+    model.bias.copy_(torch.tensor([1e6, 0.0]))
+    space = sz.Space(values={0: [0, 1234567.3]})
+    there = sz.get("corner").run(model, torch.zeros(1, 1), torch.tensor([0]), space=space)
+    back = sz.get("corner").run(model, there.x_adv, torch.tensor([1]), space=space)
+    assert (there.x_adv.item(), back.x_adv.item()) == (1234567.25, 0.0)

@@ -7,7 +7,7 @@ asked about what is reported, to the bit. An input outside its own space is name
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
 
@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sigmazero.core.domain import WHOLE as COMBINED
-from sigmazero.core.domain import Accept
 from sigmazero.spaces.repair import Around, RuleRepair
 from sigmazero.spaces.space import SLACK, WHOLE, Columns, Floats, Space
 
@@ -70,20 +69,75 @@ class SiteLayout:
 
 
 @dataclass(frozen=True, eq=False)
+class LegalValues:
+    """The legal values of flat features inside their ends: whole multiples of a step, a finite set, or all.
+
+    stepped   features with values k · times / per
+    discrete  these, and those with a finite set
+    at        features with a finite set, one row of `tables` each, padded with infinity
+    """
+
+    stepped: Tensor
+    discrete: Tensor
+    times: Tensor
+    per: Tensor
+    at: Tensor
+    tables: Tensor
+
+    @classmethod
+    def make(cls, columns: Columns, device: torch.device | None = None) -> LegalValues:
+        """Put the arrays of a space on a device."""
+        tables, _ = _padded(list(columns.tables.values()))
+        at = np.array(list(columns.tables), dtype=np.int64)
+        stepped = columns.per > 0
+        discrete = stepped | np.isin(np.arange(len(stepped)), at)
+        arrays = (stepped, discrete, columns.times, np.maximum(columns.per, 1), at, tables)
+        return cls(*(torch.as_tensor(array, device=device) for array in arrays))
+
+    @property
+    def whole(self) -> Tensor:
+        """Return the features whose legal values are whole numbers, however large."""
+        return self.stepped & (self.per == 1) & (self.times == self.times.round())
+
+    def nearest(self, values: Tensor) -> Tensor:
+        """Return the nearest legal values to (..., features), in float64; ends and groups are not looked at."""
+        found = values.double()
+        found = torch.where(self.stepped, torch.round(found * self.per / self.times) * self.times / self.per, found)
+        if len(self.at):
+            some = found[..., self.at]
+            nearest = (some[..., None] - self.tables).abs().argmin(-1)
+            picked = self.tables.expand(*some.shape, -1).gather(-1, nearest[..., None]).squeeze(-1)
+            found = found.index_copy(-1, self.at, picked)
+        return found
+
+    def beyond(self, values: Tensor, rising: Tensor) -> Tensor:
+        """Return the next legal values (..., features) upwards, or downwards where nothing rises, in float64."""
+        steps = values * self.per / self.times
+        whole = torch.where(rising, torch.ceil(steps - SLACK), torch.floor(steps + SLACK))
+        found = torch.where(self.stepped, whole * self.times / self.per, values)
+        if len(self.at):
+            some, up = found[..., self.at, None], rising[..., self.at]
+            slack = SLACK * some.abs()
+            above = self.tables.masked_fill(self.tables < some - slack, torch.inf).amin(-1)
+            below = self.tables.masked_fill((self.tables > some + slack) | self.tables.isinf(), -torch.inf).amax(-1)
+            found = found.index_copy(-1, self.at, torch.where(up, above, below))
+        return found
+
+
+@dataclass(frozen=True, eq=False)
 class CompiledSpace:
     """A space that is more than a box, over flat features.
 
     shape     of one of the user's inputs; with `channels` above 1 so many channels of a position count once
     layout    groups as sites of several features; None where every feature is a site of its own
-    discrete  features whose legal values are not all of the box; `few` those of them with at most FINE + 1
+    values    which values are legal; `few` are features with at most FINE + 1 of them
     many      numbers with more than two values: those of few, and inner ones
     inner     features of rows with more values between finite ends, where some are drawn; of images none, whose ends
               do as well. `likely` (features, most) are values to draw besides uniform ones, `likelies` how many
-    stepped   features with values k · times / per; None where there is none
-    at        features with a finite set, one row of `tables` each, padded with infinity
     prices    of a change of each site, in the user's unit; None where each is 1
     costs     the same as the search has them (see `relative`); None where they are all alike
     repair    the rules that tie features to each other; None where there are none
+    derived   features that follow from others
     """
 
     space: Space
@@ -91,21 +145,17 @@ class CompiledSpace:
     shape: tuple[int, ...]
     channels: int
     layout: SiteLayout | None
-    discrete: Tensor
+    values: LegalValues
     few: Tensor
     many: Tensor
     inner: Tensor
     draws_inside: bool
     likely: Tensor
     likelies: Tensor
-    stepped: Tensor | None
-    times: Tensor
-    per: Tensor
-    at: Tensor
-    tables: Tensor
     prices: Tensor | None
     costs: Tensor | None
-    repair: RuleRepair | None = None
+    repair: RuleRepair | None
+    derived: Tensor
 
     @classmethod
     def make(
@@ -113,7 +163,6 @@ class CompiledSpace:
     ) -> CompiledSpace | None:
         """Return None where the space is a box. `pixels` is how many channels count once, 1 if each counts."""
         device = x.device
-        stepped = torch.as_tensor(columns.per > 0, device=device)
         layout = SiteLayout.make(columns, device)
         costs = columns.cost.reshape(pixels, -1)
         if (costs != costs[:1]).any():
@@ -130,11 +179,9 @@ class CompiledSpace:
         many = inner | (few & (wide >= 2))
         for k, table in columns.tables.items():
             many[k] = len(table) > 2
-        more = bool(stepped.any()) or columns.tables or layout is not None or inner.any()
+        more = (columns.per > 0).any() or columns.tables or layout is not None or inner.any()
         if not (more or not alike or space.accept or repair):
             return None
-        tables, _ = _padded(list(columns.tables.values()))
-        at = torch.tensor(list(columns.tables), dtype=torch.int64, device=device)
         likely, likelies = _padded(columns.likely)
         return cls(
             space=space,
@@ -142,37 +189,23 @@ class CompiledSpace:
             shape=shape,
             channels=pixels,
             layout=layout,
-            discrete=stepped.index_fill(0, at, True),
+            values=LegalValues.make(columns, device),
             few=torch.as_tensor(few, device=device),
             many=torch.as_tensor(many, device=device),
             inner=torch.as_tensor(inner, device=device),
             draws_inside=bool(inner.any()),
             likely=torch.as_tensor(likely, device=device).to(x.dtype),
             likelies=torch.as_tensor(likelies, device=device),
-            stepped=stepped if bool(stepped.any()) else None,
-            times=torch.as_tensor(columns.times, device=device),
-            per=torch.as_tensor(np.maximum(columns.per, 1), device=device),
-            at=at,
-            tables=torch.as_tensor(tables, device=device),
             prices=None if bool((by_site == 1).all()) else by_site.to(x.dtype),
             costs=None if alike else relative(by_site).to(x.dtype),
             repair=repair,
+            derived=torch.zeros(len(few), dtype=torch.bool, device=device) if repair is None else repair.derived,
         )
 
     @property
     def derives(self) -> bool:
         """Return whether some features follow from others."""
         return self.repair is not None and bool(self.repair.laws.at)
-
-    @property
-    def accept(self) -> Accept | None:
-        """Return the user's own judge, checked for what it returns."""
-        return None if self.space.accept is None else self._accepted
-
-    @property
-    def derived(self) -> Tensor:
-        """Return which features follow from others."""
-        return torch.zeros_like(self.discrete) if self.repair is None else self.repair.derived
 
     @property
     def sites(self) -> int:
@@ -204,9 +237,8 @@ class CompiledSpace:
             return []  # it follows from others
         if self.layout is not None and self.layout.one_hot is not None and bool(self.layout.one_hot[site]):
             return [([VALUE] * n, [float(k == chosen) for k in range(n)]) for chosen in range(n)]
-        choices = self.choices(members[0], MAX_VALUES) if n == 1 else None
-        if choices is not None:
-            return [([VALUE], [float(value)]) for value in choices]
+        if n == 1 and (values := self._listed(members[0])) is not None:
+            return [([VALUE], [float(value)]) for value in values]
         ends = product((LOWER, UPPER), repeat=n) if n <= COMBINED else [(end,) * n for end in (LOWER, UPPER)]
         found = [(list(end), [0.0] * n) for end in ends]
         if n == 1 and bool(self.inner[members[0]]):
@@ -214,20 +246,8 @@ class CompiledSpace:
             found += [([VALUE], [float(value)]) for value in self.columns.likely[members[0]]]
         return found
 
-    def nearest(self, values: Tensor) -> Tensor:
-        """Return the nearest legal values to (..., features), in float64; ends and groups are not looked at."""
-        found = values.double()
-        if self.stepped is not None:
-            found = torch.where(self.stepped, torch.round(found * self.per / self.times) * self.times / self.per, found)
-        if len(self.at):
-            some = found[..., self.at]
-            nearest = (some[..., None] - self.tables).abs().argmin(-1)
-            picked = self.tables.expand(*some.shape, -1).gather(-1, nearest[..., None]).squeeze(-1)
-            found = found.index_copy(-1, self.at, picked)
-        return found
-
-    def choices(self, feature: int, most: int) -> Floats | None:
-        """Return all legal values of a flat feature in the user's units; None if there are more than `most`."""
+    def _listed(self, feature: int) -> Floats | None:
+        """Return all legal values of a flat feature in the user's units; None if there are more than MAX_VALUES."""
         columns = self.columns
         if feature in columns.tables:
             return columns.tables[feature]
@@ -235,32 +255,16 @@ class CompiledSpace:
             return None
         steps = columns.per[feature] / columns.times[feature]
         first, last = columns.lower[feature] * steps, columns.upper[feature] * steps
-        if not last - first < most:
+        if not last - first < MAX_VALUES:
             return None
         every: Floats = np.arange(np.ceil(first - SLACK), np.floor(last + SLACK) + 1)
         return np.asarray(every * columns.times[feature] / columns.per[feature])
 
-    def beyond(self, values: Tensor, rising: Tensor) -> Tensor:
-        """Return the next legal values (..., features) upwards, or downwards where nothing rises, in float64."""
-        found = values
-        if self.stepped is not None:
-            steps = found * self.per / self.times
-            whole = torch.where(rising, torch.ceil(steps - SLACK), torch.floor(steps + SLACK))
-            found = torch.where(self.stepped, whole * self.times / self.per, found)
-        if len(self.at):
-            some, up = found[..., self.at, None], rising[..., self.at]
-            slack = SLACK * some.abs()
-            above = self.tables.masked_fill(self.tables < some - slack, torch.inf).amin(-1)
-            below = self.tables.masked_fill((self.tables > some + slack) | self.tables.isinf(), -torch.inf).amax(-1)
-            found = found.index_copy(-1, self.at, torch.where(up, above, below))
-        return found
-
     def snap(self, values: Tensor, x: Tensor, lower: Tensor, upper: Tensor, keys: Tensor | None = None) -> Tensor:
         """Return the legal values nearest to (..., features) of the user's; the clean value keeps its bits."""
         values = torch.clamp(values, lower, upper)
-        legal = self.nearest(values)
-        same = legal == self.nearest(x)
-        discrete = self.discrete
+        legal, discrete = self.values.nearest(values), self.values.discrete
+        same = legal == self.values.nearest(x)
         found = torch.clamp(legal.to(x.dtype), lower, upper)
         found = torch.where(discrete & same, x, torch.where(discrete, found, values))
         found = found if self.layout is None else self._one_category(found, values, x)
@@ -268,7 +272,7 @@ class CompiledSpace:
 
     def own_bits(self, values: Tensor, x: Tensor) -> Tensor:
         """Return legal values (..., features) in the format of the inputs; those of the clean input keep its bits."""
-        same = self.discrete & (self.nearest(values) == self.nearest(x))
+        same = self.values.discrete & (self.values.nearest(values) == self.values.nearest(x))
         return torch.where(same, x, values.to(x.dtype))
 
     def touched(self, different: Tensor) -> Tensor:
@@ -280,7 +284,7 @@ class CompiledSpace:
 
     def chosen(self, different: Tensor) -> Tensor:
         """Leave out derived features, which no attack chose to change: (rows, ...) of the user's."""
-        return different if self.repair is None else different & ~self.repair.derived.view(self.shape)
+        return different & ~self.derived.view(self.shape)
 
     def _one_category(self, found: Tensor, values: Tensor, x: Tensor) -> Tensor:
         """Give each one-hot group the category of its largest value; the clean one where that is among them."""
@@ -322,10 +326,9 @@ class CompiledSpace:
         """
         flat, clean = points.flatten(1).double(), x.flatten(1).double()
         tolerance = 4 * torch.finfo(points.dtype).eps * flat.abs().clamp(min=1)
-        whole = self.discrete & (self.per == 1) & (self.times == self.times.round())
-        tolerance = torch.where(whole, tolerance.clamp(max=WHOLE), tolerance)
-        legal = (flat == clean) | ((flat - self.nearest(flat)).abs() <= tolerance)
-        good = (legal if self.repair is None else legal | self.repair.derived).all(1)
+        tolerance = torch.where(self.values.whole, tolerance.clamp(max=WHOLE), tolerance)
+        legal = (flat == clean) | ((flat - self.values.nearest(flat)).abs() <= tolerance)
+        good = (legal | self.derived).all(1)
         for group in self.columns.groups:
             if group.one_hot:
                 some = flat[:, list(group.members)]
@@ -335,8 +338,8 @@ class CompiledSpace:
             good = good & ~broken.any(1)
         return good
 
-    def _accepted(self, points: Tensor, x: Tensor) -> Tensor:
-        """Ask the user's own judge."""
+    def accepted(self, points: Tensor, x: Tensor) -> Tensor:
+        """Ask the user's own judge, and check what it returns."""
         assert self.space.accept is not None
         answer = torch.as_tensor(self.space.accept(points, x), device=points.device)
         if answer.shape != (len(points),) or answer.dtype != torch.bool:
@@ -376,82 +379,68 @@ def within(
     channels = shape[0] if pixels and len(shape) > 1 else 1
     if columns.groups and channels > 1:
         raise ValueError("space: unit='pixel' and groups are both given; make pixels groups with Space.pixels(shape)")
-    lower, upper = legal_ends(columns)
-    values = x.flatten(1).double().cpu().numpy()
-    _check_inputs(values, lower, upper, columns, 4 * torch.finfo(x.dtype).eps)
+    legal = LegalValues.make(columns)
+    lower, upper = _legal_ends(columns, legal)
+    values = x.flatten(1).double().cpu()
+    _check_inputs(values.numpy(), lower.numpy(), upper.numpy(), columns, legal, 4 * torch.finfo(x.dtype).eps)
     _check_mask(columns, mask, x)
     if len(columns.rise) not in (1, len(x)):
         raise ValueError(f"space: directions of {len(columns.rise)} samples for {len(x)} inputs; give one row for each")
-    low, high = np.broadcast_to(lower, (1, len(lower))), np.broadcast_to(upper, (1, len(upper)))
-    if np.isfinite(columns.around).any():
-        centre = _on_steps(columns, values)
-        near = legal_ends(columns, centre - columns.around, centre + columns.around)
-        low, high = np.maximum(low, near[0]), np.minimum(high, near[1])
-    if not columns.rise.all():
-        high = np.where(columns.rise, high, values)
-    if not columns.fall.all():
-        low = np.where(columns.fall, low, values)
+    low, high = lower[None], upper[None]
+    around, rise, fall = (torch.from_numpy(array) for array in (columns.around, columns.rise, columns.fall))
+    if bool(around.isfinite().any()):
+        # Without the rounding of their format: 8 steps around are 8, not 7.
+        centre = torch.where(legal.stepped, legal.nearest(values), values)
+        rising = torch.ones_like(values, dtype=torch.bool)
+        low = low.maximum(legal.beyond(centre - around, rising))
+        high = high.minimum(legal.beyond(centre + around, ~rising))
+    high = high if bool(rise.all()) else torch.where(rise, high, values)
+    low = low if bool(fall.all()) else torch.where(fall, low, values)
     # In the dtype of the inputs, and never so rounded that an input is outside.
-    ends = [torch.tensor(v).to(x).view(len(v), *shape) for v in (low, high)]
+    ends = [v.to(x).view(len(v), *shape) for v in (low, high)]
     if len(x):
         ends[0] = torch.minimum(ends[0], x if len(low) > 1 else x.amin(0, keepdim=True))
         ends[1] = torch.maximum(ends[1], x if len(high) > 1 else x.amax(0, keepdim=True))
     return ends[0], ends[1], CompiledSpace.make(space, columns, shape, channels, x), float(columns.cost[0])
 
 
-def _on_steps(columns: Columns, values: Floats) -> Floats:
-    """Take the rounding of their format off values with whole steps: 8 steps around are 8, not 7."""
-    per = np.maximum(columns.per, 1)
-    return np.where(columns.per > 0, np.round(values * per / columns.times) * columns.times / per, values)
+def _legal_ends(columns: Columns, legal: LegalValues) -> tuple[Tensor, Tensor]:
+    """Return the outermost legal values between the ends of each feature."""
+    ends = torch.from_numpy(columns.lower), torch.from_numpy(columns.upper)
+    rising = torch.ones_like(ends[0], dtype=torch.bool)
+    lower, upper = legal.beyond(ends[0], rising) + 0.0, legal.beyond(ends[1], ~rising) + 0.0  # no minus zero
+    if bool((lower > upper).any()):
+        k = int((lower > upper).nonzero()[0])
+        words = f"{columns.lower[k]:g} and {columns.upper[k]:g}"
+        raise ValueError(f"space: feature {columns.labels[k]} has no legal value between {words}; widen the ends")
+    return lower, upper
 
 
-def legal_ends(columns: Columns, lower: Floats | None = None, upper: Floats | None = None) -> tuple[Floats, Floats]:
-    """Return the outermost legal values between ends, by default those of the space: (features,) or (N, ...)."""
-    own = lower is None or upper is None
-    low = columns.lower if lower is None else lower
-    high = columns.upper if upper is None else upper
-    stepped, per = columns.per > 0, np.maximum(columns.per, 1)
-    with np.errstate(invalid="ignore"):
-        up = np.ceil(low * per / columns.times - SLACK) * columns.times / per
-        down = np.floor(high * per / columns.times + SLACK) * columns.times / per
-    low, high = np.where(stepped, up + 0.0, low), np.where(stepped, down + 0.0, high)  # no minus zero
-    for k, table in columns.tables.items():
-        inside = [np.where(table >= v, table, np.inf).min() for v in np.atleast_1d(low[..., k])]
-        low[..., k] = np.reshape(inside, low[..., k].shape)
-        inside = [np.where(table <= v, table, -np.inf).max() for v in np.atleast_1d(high[..., k])]
-        high[..., k] = np.reshape(inside, high[..., k].shape)
-    if own and (low > high).any():
-        k = int(np.flatnonzero(low > high)[0])
-        ends = f"{columns.lower[k]:g} and {columns.upper[k]:g}"
-        raise ValueError(f"space: feature {columns.labels[k]} has no legal value between {ends}; widen the ends")
-    return low, high
-
-
-def _check_inputs(values: Floats, lower: Floats, upper: Floats, columns: Columns, eps: float) -> None:
+def _check_inputs(
+    values: Floats, lower: Floats, upper: Floats, columns: Columns, legal: LegalValues, eps: float
+) -> None:
     """Refuse inputs that are not in the space themselves."""
+
+    def refuse(wrong: NDArray[np.bool_], words: Callable[[int, float], str], fix: str) -> None:
+        if wrong.any():
+            row, k = (int(v) for v in np.argwhere(wrong)[0])
+            value = f"feature {columns.labels[k]} of input row {row} is {values[row, k]:g}"
+            raise ValueError(f"space: {value}, which {words(k, values[row, k])}; {fix}")
+
+    def multiple(k: int, value: float) -> str:
+        step = columns.times[k] / max(columns.per[k], 1)
+        near = round(value / step) * step
+        more = f" (it is {abs(near - value):.2g} off)" if f"{near:g}" == f"{value:g}" else ""
+        return f"is no multiple of {step:g}{more}"
+
     slack = eps * np.maximum(1, np.abs(values))
     outside = (values < lower - slack) | (values > upper + slack)
-    if outside.any():
-        row, k = (int(v) for v in np.argwhere(outside)[0])
-        ends = f"between {lower[k]:g} and {upper[k]:g}"
-        _refuse(values, row, k, columns, f"is not {ends}", "widen the ends or correct the input")
-    per = np.maximum(columns.per, 1)
-    steps = values * per / columns.times
-    whole = (columns.per == 1) & (columns.times == np.round(columns.times))
-    slack = np.where(whole, np.minimum(slack, WHOLE), slack)
-    off = (columns.per > 0) & (np.abs(np.round(steps) * columns.times / per - values) > slack)
-    if off.any():
-        row, k = (int(v) for v in np.argwhere(off)[0])
-        step = columns.times[k] / per[k]
-        near = round(values[row, k] / step) * step
-        alike = f"{near:g}" == f"{values[row, k]:g}"
-        more = f" (it is {abs(near - values[row, k]):.2g} off)" if alike else ""
-        words = f"is no multiple of {step:g}{more}"
-        _refuse(values, row, k, columns, words, "round the inputs or change the feature's kind or grid")
-    for k, table in columns.tables.items():
-        far = np.abs(values[:, k, None] - table).min(1) > slack[:, k]
-        if far.any():
-            _refuse(values, int(np.argmax(far)), k, columns, "is none of its values", "add it to values=")
+    refuse(outside, lambda k, _: f"is not between {lower[k]:g} and {upper[k]:g}", "widen the ends or correct the input")
+    slack = np.where(legal.whole.numpy(), np.minimum(slack, WHOLE), slack)
+    off = np.abs(legal.nearest(torch.from_numpy(values)).numpy() - values) > slack
+    stepped = legal.stepped.numpy()
+    refuse(off & stepped, multiple, "round the inputs or change the feature's kind or grid")
+    refuse(off & ~stepped, lambda *_: "is none of its values", "add it to values=")
     for group in columns.groups:
         if group.one_hot:
             wrong = values[:, list(group.members)].sum(1) != 1
@@ -462,11 +451,6 @@ def _check_inputs(values: Floats, lower: Floats, upper: Floats, columns: Columns
                     f"space: in input row {row} the one-hot group {group.name!r} (with feature "
                     f"{columns.labels[group.members[0]]}) sums to {total:g}; exactly one of its features must be 1"
                 )
-
-
-def _refuse(values: Floats, row: int, k: int, columns: Columns, words: str, fix: str) -> None:
-    value = f"feature {columns.labels[k]} of input row {row} is {values[row, k]:g}"
-    raise ValueError(f"space: {value}, which {words}; {fix}")
 
 
 def _check_mask(columns: Columns, mask: Tensor | None, x: Tensor) -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from functools import reduce
 
 import torch
 from torch import Tensor
@@ -76,8 +75,8 @@ class SpaceDomain(Domain):
         offset, width = scale(low, high)
         bounded, flat = (high - low).isfinite(), x.flatten(1)
         open_mask = None if free is None else free.expand(len(free), *shape).flatten(1)
-        if compiled.repair is not None and compiled.derives:
-            low, high = (torch.where(compiled.repair.derived, flat, end) for end in (low, high))
+        if compiled.derives:
+            low, high = (torch.where(compiled.derived, flat, end) for end in (low, high))
             open_mask = low < high
         fixed, least, most = low == high, (low - offset) / width, (high - offset) / width
         channels = unit == "pixel" and x.ndim > 2 and x.shape[1] > 1
@@ -100,7 +99,7 @@ class SpaceDomain(Domain):
         """Return whether the space is more than ends."""
         space = self.compiled
         return (
-            bool(space.discrete.any())
+            bool(space.values.discrete.any())
             or space.layout is not None
             or self.tied
             or self.weighted
@@ -128,14 +127,14 @@ class SpaceDomain(Domain):
     def finest(self) -> Tensor:
         """Return 0 for whole steps and finite sets, which end by themselves, and FINEST for real numbers."""
         space = self.compiled
-        real = ~space.discrete & ~space.derived
+        real = ~space.values.discrete & ~space.derived
         some = [space.inside(v[None]).reshape(-1, self.sites).any(0) for v in (real, space.many & ~real)]
         return torch.where(some[0], FINEST, torch.where(some[1], 0.0, torch.inf)).to(self.x)
 
     @property
     def accept(self) -> Accept | None:
         """Return the user's own judge."""
-        return self.compiled.accept
+        return None if self.compiled.space.accept is None else self.compiled.accepted
 
     @property
     def costs(self) -> Tensor:
@@ -174,10 +173,10 @@ class SpaceDomain(Domain):
         same = user == x
         own = _beside(space.outside(self.x, rank), several)
         # A real value stays as it was: there and back it could become another one by rounding.
-        moved = space.discrete
+        moved = space.values.discrete
         if space.repair is not None:
             moved = moved | (user != self._user(clipped, snap=False).flatten(-len(space.shape)))
-            same = same | space.repair.derived
+            same = same | space.derived
         found = torch.where(same, own, torch.where(moved, inner, space.outside(clipped, rank)))
         if not several:
             return space.inside(found)
@@ -226,16 +225,16 @@ class SpaceDomain(Domain):
     @property
     def several(self) -> Tensor | None:
         """Return the sites of categories and finite sets with more than two values; of rows numbers too."""
-        space, found = self.compiled, []
-        if space.layout is not None and space.layout.one_hot is not None:
-            found.append((space.layout.one_hot & ((~space.layout.pad).sum(0) > 2))[None])
-        if len(space.at):
-            many = space.tables.isfinite().sum(1) > 2
-            flat = torch.zeros_like(space.discrete).scatter(0, space.at, many)
-            found.append(self.by_site(space.inside(flat[None])).any(1))
-        if len(space.shape) == 1:
-            found.append(self.by_site(space.inside(space.many[None])).any(1))
-        return None if not found else reduce(torch.logical_or, found)
+        space, one_hot = self.compiled, self.categories
+        row = len(space.shape) == 1
+        if not row and one_hot is None and not len(space.values.at):
+            return None
+        numbers = space.many if row else space.many & space.values.discrete & ~space.values.stepped
+        found = self.by_site(space.inside(numbers[None])).any(1)
+        if one_hot is None:
+            return found
+        assert space.layout is not None
+        return found | (one_hot & ((~space.layout.pad).sum(0) > 2))
 
     @property
     def categories(self) -> Tensor | None:
@@ -303,7 +302,7 @@ class SpaceDomain(Domain):
         """Scale back and lay out by sites; derived features stay as they are."""
         space, flat = self.compiled, points.flatten(1)
         x, offset, width = self._flat()
-        same = flat == x if space.repair is None else (flat == x) | space.repair.derived
+        same = (flat == x) | space.derived
         return space.inside(torch.where(same, space.outside(self.x, self.x.ndim), (flat - offset) / width))
 
     def traced(self, points: Tensor) -> Tensor:
@@ -321,7 +320,7 @@ class SpaceDomain(Domain):
     def within(self, points: Tensor) -> Tensor:
         """Return which points lie between the ends; derived features have theirs judged by `legal`."""
         outside = torch.clamp(points, self.user_lower, self.user_upper) != points
-        return ~self._chosen(outside).flatten(1).any(1)
+        return ~self.compiled.chosen(outside).flatten(1).any(1)
 
     def legal(self, points: Tensor) -> Tensor:
         """Return which points also keep values, groups and rules."""
@@ -329,7 +328,7 @@ class SpaceDomain(Domain):
 
     def count(self, points: Tensor) -> Counts:
         """Count changes; derived features, which follow from others, are not counted."""
-        different, layout = self._chosen(points != self.user_x), self.compiled.layout
+        different, layout = self.compiled.chosen(points != self.user_x), self.compiled.layout
         chosen = torch.where(different, points, self.user_x)
         features, pixels = count_features(chosen, self.user_x), count_pixels(chosen, self.user_x)
         if layout is not None:
@@ -340,10 +339,6 @@ class SpaceDomain(Domain):
         sites = changed.sum(1)
         cost = sites if prices is None else (changed.to(points.dtype) * prices).sum(1)
         return Counts(sites, features if self.unit == "pixel" else sites, pixels, cost)
-
-    def _chosen(self, different: Tensor) -> Tensor:
-        """Return which user features differ, without derived ones."""
-        return self.compiled.chosen(different) if self.compiled.derives else different
 
     def _flat(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return the user's inputs, where the box begins and how wide it is, as (rows, features)."""

@@ -22,8 +22,8 @@ A space without names has `kind`, `lower`, `grid` and so on at the top, one valu
 """
 
 import json
-import math
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Self, cast
@@ -33,21 +33,14 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from sigmazero.core import toml
-from sigmazero.core.source import code_hash
 from sigmazero.core.toml import Table
 from sigmazero.spaces.rules import Formula, Rule
-from sigmazero.spaces.space import Columns, FeatureGroup, Space
+from sigmazero.spaces.space import Space
 
 SETS = ("values", "likely")
 OPTIONS = ("kind", *SETS, "lower", "upper", "around", "grid", "direction", "cost")
 DEFAULTS: dict[str, Any] = {
-    "kind": "real",
-    "lower": 0.0,
-    "upper": 1.0,
-    "around": math.inf,
-    "grid": 0.0,
-    "direction": "both",
-    "cost": 1.0,
+    each.name: each.default for each in fields(Space) if each.name in OPTIONS and each.name not in SETS
 }
 LARGE = 1e15  # whole numbers up to here are written without a dot
 EIGHT_BITS = 1e-4  # how far 255 times a value may be from a whole number: float32 rounds
@@ -152,54 +145,50 @@ def build(tables: SpaceFile) -> Space:
     return Space(**given)
 
 
-def identity(space: Space, shape: Sequence[int]) -> str:
-    """Return all that a space allows inputs of a shape, as text; functions count by their code."""
-    columns = space.columns(shape)
-    found = {name: _plainest(value) for name, value in vars(columns).items() if name not in ("labels", "laws")}
-    found |= {f"laws {name}": _plainest(value) for name, value in vars(columns.laws).items() if name != "labels"}
-    functions: dict[str, Any] = {} if space.accept is None else {"accept": space.accept}
-    for k, function in zip(columns.laws.at, columns.laws.functions, strict=True):
-        functions |= {} if function is None else {f"derived feature {columns.labels[k]}": function}
-    for name, function in functions.items():
-        found[name] = code_hash(function)
-    return json.dumps(found, sort_keys=True)
-
-
-def _plainest(value: Any) -> Any:
-    """Return arrays and groups as JSON has them; a function is only mentioned."""
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    if isinstance(value, Mapping):
-        return {str(key): _plainest(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plainest(one) for one in value]
-    if isinstance(value, FeatureGroup):
-        return [value.one_hot, list(value.members)]
-    return "function" if callable(value) else value
-
-
 def written(space: Space) -> str:
     """Return a space as TOML; refuse what a file cannot hold."""
     _refuse_functions(space)
-    columns = space.columns((len(space.names),)) if space.names is not None else None
-    if columns is not None and len(columns.rise) > 1:
-        raise ValueError("space: a file cannot hold directions per sample; give one per feature")
     lines = [] if space.smallest is None else [f"smallest = {str(space.smallest).lower()}", ""]
-    if space.names is None:
-        if space.values or space.likely:
-            raise ValueError("space: a file needs names for features with values; pass names=")
-        options = {name: _collapsed(getattr(space, name)) for name in OPTIONS if name not in SETS}
-        lines += [f"{name} = {_text(value)}" for name, value in options.items() if _differs(name, value)]
-    else:
-        for place, name in enumerate(space.names):
-            assert columns is not None
-            lines += [f"[feature.{_quoted(name)}]", *_feature(space, columns, place), ""]
+    lines += _options_of_all(space) if space.names is None else _options_by_feature(space, space.names)
     tied = space.tied if isinstance(space.tied, Mapping) else {f"tied {k}": g for k, g in enumerate(space.tied)}
     for kind, named in (("one_hot", space.one_hot), ("tied", tied)):
         for name, members in named.items():
             lines += [f"[group.{_quoted(str(name))}]", f"{kind} = {_text(list(members))}", ""]
     lines += _laws(space)
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _options_of_all(space: Space) -> list[str]:
+    """Return the options of a space without names."""
+    for option in OPTIONS:
+        given = getattr(space, option)
+        if isinstance(given, Mapping) and (given or option not in SETS):
+            raise ValueError(f"space: a file needs names for features with {option} of their own; pass names=")
+    options = {option: _collapsed(getattr(space, option)) for option in DEFAULTS}
+    return [f"{option} = {_text(value)}" for option, value in options.items() if _differs(option, value)]
+
+
+def _options_by_feature(space: Space, names: Sequence[str]) -> list[str]:
+    """Return the table of every feature, with the options that are not the default."""
+    n = len(names)
+    columns = space.columns((n,))
+    if len(columns.rise) > 1:
+        raise ValueError("space: a file cannot hold directions per sample; give one per feature")
+    options = {option: space._each(option, getattr(space, option), DEFAULTS[option], (n,)) for option in DEFAULTS}
+    sets = {option: {space.place(k, n): v for k, v in getattr(space, option).items()} for option in SETS}
+    lines: list[str] = []
+    for place, name in enumerate(names):
+        lines.append(f"[feature.{_quoted(name)}]")
+        own = place in columns.tables or place in columns.laws.at  # its default ends are others
+        for option, values in options.items():
+            value, default, ends = values[place], DEFAULTS[option], option in ("lower", "upper")
+            if ends and columns.kind[place] == "binary":
+                value = float(getattr(columns, option)[place])
+            given = space._given(getattr(space, option), default, place, n) if ends and own else value != default
+            lines += [f"{option} = {_text(value)}"] if given else []
+        lines += [f"{option} = {_text(list(some[place]))}" for option, some in sets.items() if place in some]
+        lines.append("")
+    return lines
 
 
 def draft(x: Any, names: Sequence[str] | None) -> Space:
@@ -250,24 +239,6 @@ def _one_hot_from(rows: Any, binary: Any, first: int) -> int:
         if (total == 1).all():
             return k + 1 - first if k > first else 0
     return 0
-
-
-def _feature(space: Space, columns: Columns, place: int) -> list[str]:
-    """Return the options of one feature."""
-    lines, n = [], len(columns.kind)
-    own = place in columns.tables or place in columns.laws.at  # its default ends are others
-    for option in (option for option in OPTIONS if option not in SETS):
-        value = space._each(option, getattr(space, option), DEFAULTS[option], (n,))[place]
-        ends = option in ("lower", "upper")
-        if ends and columns.kind[place] == "binary":
-            value = float(getattr(columns, option)[place])
-        given, default = getattr(space, option), DEFAULTS[option]
-        if space._given(given, default, place, n) if ends and own else _differs(option, value):
-            lines.append(f"{option} = {_text(value)}")
-    for option in SETS:
-        sets = {space.place(feature, n): values for feature, values in getattr(space, option).items()}
-        lines += [f"{option} = {_text(list(sets[place]))}"] if place in sets else []
-    return lines
 
 
 def _refuse_functions(space: Space) -> None:

@@ -137,7 +137,7 @@ class RuleRepair:
             own, off = values[..., k], off + self._rounding(row, flat[..., k])
             good = ((value - own).abs() <= off) & (own <= around.upper[..., k] + off)
             good = good & (own >= around.lower[..., k] - off)
-            legal = (space.nearest(flat)[..., k] - own).abs() <= off + self._rounding(row, flat[..., k])
+            legal = (space.values.nearest(flat)[..., k] - own).abs() <= off + self._rounding(row, flat[..., k])
             found.append(~(good & (legal | (flat[..., k] == around.x[..., k])))[..., None])
         return torch.cat(found, -1)
 
@@ -229,7 +229,7 @@ class RuleRepair:
         before = torch.where(before.isnan(), torch.inf, before)  # after a feature without an end nothing is left to do
         take = torch.zeros_like(room).scatter(-1, place, (need - before).clamp(min=0).minimum(sorted_room))
         target = values - take / torch.where(factor == 0, 1.0, factor)
-        target = space.beyond(target, goal > values)
+        target = space.values.beyond(target, goal > values)
         target = torch.clamp(target, torch.minimum(values, goal), torch.maximum(values, goal))
         return torch.where(take > 0, space.own_bits(target, x), flat)
 

@@ -145,12 +145,6 @@ class Space:
 
         return make_domain(self, x, unit, mask)
 
-    def identity(self, shape: Sequence[int]) -> str:
-        """Return all that the space allows inputs of a shape, as text: the same for every way to declare it."""
-        from sigmazero.spaces.file import identity
-
-        return identity(self, shape)
-
     @classmethod
     def image8(cls, **more: Any) -> "Space":
         """Make a space of images of 8 bits per value, scaled to 0 to 1: every value a multiple of 1/255."""
@@ -210,12 +204,13 @@ class Space:
         times, per = _steps(kind, grid, tables, labels)
         rise, fall = self._directions(shape)
         groups = self._groups(n)
-        self._check_groups(groups, kind, cost, rise, fall, tied.at)
         alone = [group.members[0] for group in groups if group.one_hot and len(group.members) == 1]
         rise[:, alone] = fall[:, alone] = False  # a category of one word has no other
         likely = [some.get(k, np.zeros(0)) for k in range(n)]
         likely = [values[(values >= lower[k]) & (values <= upper[k])] for k, values in enumerate(likely)]
-        return Columns(kind, lower, upper, around, times, per, tables, likely, rise, fall, cost, groups, labels, tied)
+        found = Columns(kind, lower, upper, around, times, per, tables, likely, rise, fall, cost, groups, labels, tied)
+        _check_groups(found)
+        return found
 
     def place(self, feature: Any, features: int) -> int:
         """Return the index of a feature that is given by name or by index."""
@@ -340,31 +335,25 @@ class Space:
                 found.append(FeatureGroup(str(name), one_hot, members))
         return tuple(found)
 
-    def _check_groups(
-        self,
-        groups: tuple[FeatureGroup, ...],
-        kind: list[str],
-        cost: Floats,
-        rise: NDArray[np.bool_],
-        fall: NDArray[np.bool_],
-        derived: Sequence[int],
-    ) -> None:
-        """Refuse groups of unequal features."""
-        for group in groups:
-            at, first = list(group.members), group.members[0]
-            words = f"space: group {group.name!r} is of unequal features"
-            for k in at:
-                if k in derived:
-                    both = f"feature {self.label(k)} is derived and in group {group.name!r}"
-                    raise ValueError(f"space: {both}; take it out of the group, as it follows from others")
-                if cost[k] != cost[first]:
-                    costs = f"{self.label(first)} costs {cost[first]:g}, {self.label(k)} costs {cost[k]:g}"
-                    raise ValueError(f"{words}: {costs}; a group has one cost")
-                if group.one_hot and kind[k] != "binary":
-                    raise ValueError(f"{words}: {self.label(k)} is {kind[k]}; make all of a one-hot group binary")
-            ways = np.concatenate([rise[:, at], fall[:, at]], 1)
-            if group.one_hot and not (ways == ways[:, :1]).all():
-                raise ValueError(f"{words}: give all of a one-hot group direction 'both', or all of them 'none'")
+
+def _check_groups(columns: Columns) -> None:
+    """Refuse groups of unequal features."""
+    labels, cost = columns.labels, columns.cost
+    for group in columns.groups:
+        at, first = list(group.members), group.members[0]
+        words = f"space: group {group.name!r} is of unequal features"
+        for k in at:
+            if k in columns.laws.at:
+                both = f"feature {labels[k]} is derived and in group {group.name!r}"
+                raise ValueError(f"space: {both}; take it out of the group, as it follows from others")
+            if cost[k] != cost[first]:
+                costs = f"{labels[first]} costs {cost[first]:g}, {labels[k]} costs {cost[k]:g}"
+                raise ValueError(f"{words}: {costs}; a group has one cost")
+            if group.one_hot and columns.kind[k] != "binary":
+                raise ValueError(f"{words}: {labels[k]} is {columns.kind[k]}; make all of a one-hot group binary")
+        ways = np.concatenate([columns.rise[:, at], columns.fall[:, at]], 1)
+        if group.one_hot and not (ways == ways[:, :1]).all():
+            raise ValueError(f"{words}: give all of a one-hot group direction 'both', or all of them 'none'")
 
 
 def _check_words(space: Space) -> None:

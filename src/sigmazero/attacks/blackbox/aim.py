@@ -9,7 +9,7 @@ sites of largest gain, with some noise on the gains. Every query also corrects t
     k    sites that may change    a    best point so far, M its sites, m its margin    n    sites to exchange
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import torch
@@ -55,8 +55,7 @@ class Aim(sparse_rs.SparseRS):
     def begin(self, oracle: Oracle, k: Tensor) -> State:
         """Begin without members and without slopes."""
         first = super().begin(oracle, k)
-        mine = {f.name: getattr(first, f.name) for f in fields(first)}
-        return State(**mine, clean=first.loss, known=slopes.begin(oracle.domain))
+        return State(**vars(first), clean=first.loss, known=slopes.begin(oracle.domain))
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:  # type: ignore[override]
         """Ask about the clean input, a tile, or another choice of k sites; keep a choice that is better."""

@@ -3,7 +3,9 @@
 Single changes come first: every site at one value, then at others, as far as the share of queries reaches. From the
 best of them a climb adds one change after the other. Before each it asks about the few that promise most and about
 some at random, until none that is left promises more than the best of those. At an example it goes back: some of the
-changes are undone, and the climb begins again from there, to end with fewer.
+changes are undone, and the climb begins again from there, to end with fewer. In a space a climb may end where no change
+does anything (far from its data the margin of a kernel machine is flat). So where the margin no longer falls, it goes
+back from the point of lowest margin, and looks at twice as many changes before each from then on.
 
     M    single changes      K    points of a step      gain  by how much a change made the margin fall when last asked
     a    current point       m    its margin            fresh which gains were asked at this point
@@ -25,6 +27,7 @@ WIDTH = 6  # points of a step
 RANDOM = 2  # of them drawn at random
 MAX_VALUES = 17  # of a number: with more, single changes leave too few queries to the climb
 ROUNDS = 2  # steps before a change is added, at most
+PATIENCE = 24  # steps without an example after which a climb goes back, unless the margin fell
 JITTER = 0.3  # how much a gain is varied after the first climb: others are tried
 
 
@@ -34,6 +37,8 @@ class State:
 
     cursor  how many single changes were asked about      rounds  steps at this point
     clean   margin of the clean input                     best    what the best example cost a step ago
+    lowest  the lowest margin of a climb, at `nearest`    idle    steps since then
+    vain    how often a climb went back without an example
     """
 
     site: Tensor
@@ -47,6 +52,10 @@ class State:
     m: Tensor
     clean: Tensor
     best: Tensor
+    nearest: Tensor
+    lowest: Tensor
+    idle: Tensor
+    vain: Tensor
     luck: Tensor
     done: Tensor
 
@@ -87,10 +96,14 @@ class Climb(Attack):
     def init(self, oracle: Oracle) -> State:
         """List the single changes, ask nothing."""
         p, d = oracle.problem, oracle.domain
-        site, value = listed(d, self.changes)
+        site, value, depth = listed(d, self.changes)
         where = site.expand_as(value)
         x, lower, upper = (d.by_site(v).gather(2, where) for v in (d.x, d.lower, d.upper))
         possible = (value != x).any(1) & ((value >= lower) & (value <= upper)).all(1)
+        if d.needs_exploring:
+            order = _by_turn(where[:, 0], depth.expand_as(possible), possible, d)
+            where, value = (v.gather(2, order[:, None].expand_as(v)) for v in (where, value))
+            possible = possible.gather(1, order)
         one = d.x.new_ones(len(p))
         return State(
             site=where[:, 0].clone(),
@@ -104,6 +117,10 @@ class Climb(Attack):
             m=torch.inf * one,
             clean=torch.inf * one,
             best=oracle.incumbents.best_cost.to(d.x.dtype),
+            nearest=d.x,
+            lowest=torch.inf * one,
+            idle=torch.zeros_like(p.y),
+            vain=torch.zeros_like(p.y),
             luck=noise.source(p.seed, p.ids, stream=2),
             done=~possible.any(1),
         )
@@ -162,28 +179,34 @@ class Climb(Attack):
         return d.snap(point.reshape(*chosen.shape, *d.x.shape[1:]))
 
     def _decide(self, s: State, open_: Tensor, alone: Tensor, fate: Tensor, size: Tensor, oracle: Oracle) -> State:
-        """Add the best change, look at more of them, or go back from an example."""
+        """Add the best change, look at more of them, or go back: from an example, or where nothing helps."""
         d, incumbents = oracle.domain, oracle.incumbents
         score = s.gain / d.costs[s.site]
         mine = score.masked_fill(~(open_ & s.fresh), -torch.inf)
         promise = score.masked_fill(~open_ | s.fresh, -torch.inf).amax(1)
         top, where = mine.max(1, keepdim=True)
-        found = incumbents.best_cost.to(s.best) < s.best
+        some, found = incumbents.best_l0 <= d.sites, incumbents.best_cost.to(s.best) < s.best
         ready = ~alone | (s.cursor >= min(s.site.shape[1], self.singles))
-        add = ready & top[:, 0].isfinite() & ((top[:, 0] >= promise) | (s.rounds >= ROUNDS)) & ~found
-        next_ = torch.where(ops.per_row(add, s.a), self._moved(s, where, add[:, None], d)[:, 0], s.a)
+        fell = ready & (s.m < s.lowest)
+        nearest, idle = torch.where(ops.per_row(fell, s.a), s.a, s.nearest), torch.where(fell, 0, s.idle)
+        lost = ready & ~some & (idle >= PATIENCE) & d.needs_exploring
+        enough = (top[:, 0] >= promise) | (s.rounds >= ROUNDS * 2**s.vain)
+        add = ready & top[:, 0].isfinite() & enough & ~found & ~lost
         stuck = ready & ~add & ~(open_ & ~s.fresh).any(1)
-        back = (ready & found) | stuck
-        some = incumbents.best_l0 <= d.sites
-        undone = self._undone(torch.where(ops.per_row(some, s.a), incumbents.best, s.a), fate, size, d)
-        next_ = torch.where(ops.per_row(back, next_), undone, next_)
-        new = add | back
+        back, new = (ready & found) | stuck | lost, add | (ready & found) | stuck | lost
+        begin = torch.where(ops.per_row(lost, s.a), nearest, s.a)
+        undone = self._undone(torch.where(ops.per_row(some, s.a), incumbents.best, begin), fate, size, d)
+        next_ = torch.where(ops.per_row(add, s.a), self._moved(s, where, add[:, None], d)[:, 0], s.a)
         return replace(
             s,
-            a=next_,
+            a=torch.where(ops.per_row(back, next_), undone, next_),
             fresh=s.fresh & ~new[:, None],
             rounds=torch.where(new, 0, s.rounds),
             best=torch.where(ready, incumbents.best_cost.to(s.best), s.best),
+            nearest=nearest,
+            lowest=torch.where(fell, s.m, s.lowest),
+            idle=torch.where(back, 0, idle + ready),
+            vain=s.vain + lost,
             done=s.done | (incumbents.best_cost <= d.least(1)),
         )
 
@@ -197,10 +220,11 @@ class Climb(Attack):
         return d.snap(torch.where(gone[:, None], d.by_site(d.x), d.by_site(a)).view_as(a))
 
 
-def listed(d: Domain, most: int) -> tuple[Tensor, Tensor]:
-    """Return single changes, sites (M,) and values (N, C, M): one of every site, then a second one, at most so many.
+def listed(d: Domain, most: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return at most so many single changes: one of every site, then a second one, and so on.
 
-    A category has every word, a number at most MAX_VALUES values.
+    They are sites (M,), values (N, C, M), and in which turn each comes (M,). A category has every word, a number at
+    most MAX_VALUES values.
     """
     every = d.moves()
     alone = (every.partner == 0).nonzero().squeeze(1)
@@ -213,7 +237,20 @@ def listed(d: Domain, most: int) -> tuple[Tensor, Tensor]:
     few = depth < MAX_VALUES.bit_length() + 1
     few = few if d.categories is None else few | d.categories[site]
     order = (depth * d.sites + site).masked_fill(~few, torch.inf).argsort(stable=True)[: min(most, int(few.sum()))]
-    return site[order], every.value[:, :, alone[order]]
+    return site[order], every.value[:, :, alone[order]], depth[order]
+
+
+def _by_turn(site: Tensor, depth: Tensor, possible: Tensor, d: Domain) -> Tensor:
+    """Return the order (N, M) of changes for each row: the first value that a site can take comes in the first turn.
+
+    A flag that is set has its only change in the second turn otherwise, which few queries do not reach.
+    """
+    own = depth.masked_fill(~possible, torch.inf)
+    first = torch.full_like(own[:, :1], torch.inf).expand(-1, d.sites).scatter_reduce(1, site, own, "amin")
+    first = first.gather(1, site)
+    first = torch.where(first.isfinite(), first, 0.0)
+    turn = torch.where(depth == first, 0.0, torch.where(depth == 0, first, depth))  # these two change places
+    return (turn * d.sites + site).argsort(dim=1, stable=True)
 
 
 def _depth(turn: Tensor, many: Tensor) -> Tensor:

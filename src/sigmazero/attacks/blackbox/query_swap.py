@@ -93,7 +93,8 @@ class Probe(Attack):
         probing = i <= slopes.grid(d, self.most)[1]
         mine = tile == i - 1
         best = oracle.incumbents.best_cost
-        low, size = self._size(s, oracle)
+        found = oracle.incumbents.best_l0 <= d.sites
+        low, size = surrogates.next_size(s.low, best.to(s.low), found)
         ends = sites.ends(d, s.known.g)
         wave = noise.drawn(s.luck, i, d.sites, d.x.dtype)
         choice = sites.whole_choice(d, ends, size, wave, self.jitter)
@@ -108,14 +109,6 @@ class Probe(Attack):
             m=torch.where(i == 0, m, s.m),
             low=torch.where(failed, size, torch.where(probing, s.low, low)),
         )
-
-    def _size(self, s: ProbeState, oracle: Oracle) -> tuple[Tensor, Tensor]:
-        """Return the largest choice that failed, as far as it still counts, and the size of the next one."""
-        best = oracle.incumbents.best_cost.to(s.low)
-        found = oracle.incumbents.best_l0 <= oracle.domain.sites
-        # Choices are jittered: where the two ends have met, smaller ones get another try.
-        low = torch.where(found & (best - s.low <= (best / 8).clamp(min=1)), best / 2, s.low)
-        return low, torch.where(found, (low + best) / 2, 2 * low).clamp(min=1)
 
 
 @dataclass
@@ -153,10 +146,10 @@ class QuerySearch(LongSearch):
             known = replace(slopes.begin(d), g=g)
         else:
             known, value, gain = before.known, d.by_site(d.x), torch.zeros_like(before.known.g[:, 0])
-        first = self._begin(oracle, known.g, d.x.new_full((len(d),), sites.EXPECTED_SAVED * self.choices))
-        mine = {f.name: getattr(first, f.name) for f in fields(first)}
+        first = self._begin(oracle, known.g)
         oracle.retire(first.done)
-        return SearchState(**mine, known=known, now=torch.full_like(first.m, torch.inf), value=value, useful=gain > 0)
+        now = torch.full_like(first.m, torch.inf)
+        return SearchState(**vars(first), known=known, now=now, value=value, useful=gain > 0)
 
     def _ends(self, s: SearchState, d: Domain) -> Ends:  # type: ignore[override]
         """Return where each site best goes and what that promises, by the slopes; or by what single changes did."""
@@ -189,11 +182,9 @@ class AimedSearch(QuerySearch):
     def follow(self, oracle: Oracle, before: AimState) -> SearchState:  # type: ignore[override]
         """Begin at the best point of the random search."""
         d, known = oracle.domain, before.known
-        first = self._begin(oracle, known.g, d.x.new_full((len(d),), sites.EXPECTED_SAVED * self.choices))
-        first = replace(first, a=before.a, count=d.l0(before.a), m=before.loss)
-        mine = {f.name: getattr(first, f.name) for f in fields(first)}
+        first = replace(self._begin(oracle, known.g), a=before.a, count=d.l0(before.a), m=before.loss)
         nothing = torch.zeros_like(before.M)
-        return SearchState(**mine, known=known, now=before.loss, value=d.by_site(d.x), useful=nothing)
+        return SearchState(**vars(first), known=known, now=before.loss, value=d.by_site(d.x), useful=nothing)
 
     def _found(self, oracle: Oracle) -> Tensor:
         """Return true for every row: the budget is the size to stay below."""
@@ -224,7 +215,7 @@ class QuerySwap(QuerySearch):
 
     asks: ClassVar[str] = "1 query a step"
     paper: ClassVar[str] = "docs/blackbox.md"
-    version: ClassVar[int] = 6
+    version: ClassVar[int] = 7
     remembers: ClassVar[bool] = True
 
     def check(self, problem: Problem) -> None:

@@ -110,7 +110,8 @@ class Transfer(Attack):
         racing, turn = i < paths, i - paths - HALVINGS
         tiling = (turn >= 0) & (turn < self.tiles)
         wave = noise.drawn(s.luck, i, length + d.sites, d.x.dtype)
-        low, size = self._size(s, oracle)
+        best = oracle.incumbents.best_l0
+        low, size = next_size(s.low, best.to(s.low), best <= d.sites, length)
         size = torch.where(racing, torch.full_like(size, first(d)), size)
         which = torch.where(racing, i.clamp(max=paths - 1), s.best)
         along = self._along(s, x, which, size, wave[:, :length] * ~racing)
@@ -133,15 +134,6 @@ class Transfer(Attack):
             low=torch.where(tiling, s.low, failing),
         )
 
-    def _size(self, s: State, oracle: Oracle) -> tuple[Tensor, Tensor]:
-        """Return the largest choice that failed, as far as it still counts, and the size of the next one."""
-        best = oracle.incumbents.best_l0.to(s.low)
-        found = best <= oracle.domain.sites
-        low = torch.where(found & (best - s.low <= (best / 8).clamp(min=1)), best / 2, s.low)
-        length = s.ways.shape[2]
-        more = torch.where(low < length, (2 * low).clamp(max=length), 2 * low)
-        return low, torch.where(found, (low + best) / 2, more).clamp(min=1)
-
     def _along(self, s: State, x: Tensor, which: Tensor, size: Tensor, wave: Tensor) -> Tensor:
         """Return the point with the first sites of a way changed, in an order that is varied a little."""
         mine = which.expand(len(s.ways))[:, None, None].expand(-1, 1, s.ways.shape[2])
@@ -155,6 +147,17 @@ class Transfer(Attack):
 def first(d: Domain) -> int:
     """Return how many sites of each way are tried at first."""
     return max(1, min(FIRST, d.sites // 4))
+
+
+def next_size(low: Tensor, best: Tensor, found: Tensor, length: int = 0) -> tuple[Tensor, Tensor]:
+    """Return the largest choice that failed, as far as it still counts, and the size of the next one.
+
+    Choices are jittered: where the two ends have met, smaller ones get another try. The sites of a way, `length` of
+    them, are tried before more are.
+    """
+    low = torch.where(found & (best - low <= (best / 8).clamp(min=1)), best / 2, low)
+    more = torch.where(low < length, (2 * low).clamp(max=length), 2 * low)
+    return low, torch.where(found, (low + best) / 2, more).clamp(min=1)
 
 
 class Way(NamedTuple):
