@@ -130,6 +130,6 @@ class SigmaSwap(SwapSearch):
     def _search(self, steps: int, problem: Problem | None) -> SwapSearch:
         """Return a search of so many steps; where points repeat, a longer one."""
         mine = {f.name: getattr(self, f.name) for f in fields(SwapSearch) if f.name != "name"}
-        if problem is not None and problem.domain.needs_exploring:
-            return LongSearch(**mine | {"steps": STEPS_FACTOR * steps, "queries": self.limit})
-        return SwapSearch(**mine | {"steps": steps, "queries": self.limit})
+        long = problem is not None and problem.domain.needs_exploring
+        kind, times = (LongSearch, STEPS_FACTOR) if long else (SwapSearch, 1)
+        return kind(**mine | {"steps": times * steps, "queries": self.limit})
