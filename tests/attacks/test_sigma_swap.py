@@ -47,17 +47,17 @@ def paths(phases):
 
 
 @pytest.mark.parametrize("targeted", TARGETS)
-@pytest.mark.parametrize("queries", [5, 40, 68, 69, 70, 100, 200, 252, 254, 2000])
+@pytest.mark.parametrize("queries", [5, 40, 66, 67, 68, 100, 200, 252, 254, 2000])
 def test_the_plan_uses_what_it_may(queries, targeted):
     problem = make_problem(torch.zeros(1, 3), torch.zeros(1, dtype=torch.int64), targeted=targeted)
     ways = paths(sz.get("sigma-swap", queries=queries).phases(problem))
-    assert len(ways) == 1 + (69 <= queries < 253 and not targeted)
+    assert len(ways) == 1 + (67 <= queries < 253 and not targeted)
     for way in ways:
         asked = [(phase.proposals + 1 if isinstance(phase, SwapSearch) else 2) * phase.steps for phase in way]
         assert queries - 1 <= 3 + sum(asked) <= queries
         assert isinstance(way[0], Ladder) == (queries < 253 and not targeted)
         searches = isinstance(way[-1], SwapSearch)  # which begins from a fair example
-        assert not searches or sum(phase.steps for phase in way[:-1]) >= 25
+        assert not searches or sum(phase.steps for phase in way[:-1]) >= 24
 
 
 def test_rows_part_and_do_not_notice_each_other():
@@ -85,10 +85,10 @@ def test_rows_part_and_do_not_notice_each_other():
     assert int((together.forwards + together.backwards).max()) <= 100
 
 
-def test_a_choice_that_takes_half_of_the_margin_is_trusted():
+def test_a_choice_that_takes_an_eighth_of_the_margin_is_trusted():
     none = torch.zeros(3)
     rung = Rung(walk=none, walking=none, g=none, n=none, low=none, clean=torch.full((3,), 4.0), m=none, done=none)
-    assert replace(rung, m=torch.tensor([2.1, 2.0, -1.0])).misled().tolist() == [True, False, False]
+    assert replace(rung, m=torch.tensor([3.6, 3.5, -1.0])).misled().tolist() == [True, False, False]
 
 
 @pytest.mark.parametrize(("queries", "gap"), [(40, 1.0), (200, 0.5)])

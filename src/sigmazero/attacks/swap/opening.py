@@ -151,8 +151,8 @@ class Rung:
     done: Tensor
 
     def misled(self) -> Tensor:
-        """Return the rows where no choice has taken half of the margin: gradients seem to mislead there."""
-        return self.m > self.clean / 2
+        """Return the rows where no choice has taken an eighth of the margin: gradients seem to mislead there."""
+        return self.m > self.clean * 7 / 8
 
 
 @dataclass(frozen=True, kw_only=True)

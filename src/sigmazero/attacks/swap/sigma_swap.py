@@ -27,7 +27,7 @@ MANY_SITES = 10_000  # a problem with more sites is hard
 MAX_SHARE = {False: 1 / 2, True: 1}  # of the queries for the warm-up, in easy and in hard problems
 MIN_STEPS = 30  # steps that the first phase gets before any search: from poorer examples the search does not get far
 FEW_QUERIES = 250  # with fewer, a ladder is tried first
-TRIAL_STEPS = 3  # of a ladder, before it is trusted or not
+TRIAL_STEPS = 2  # of a ladder, the clean input and 16 sites, before it is trusted or not
 SHORT = 140  # queries up to which σ-zero keeps its own schedule where gradients mislead
 LADDER_SHARE, LADDER_STEPS = 0.3, 22  # of the queries for the rest of a trusted ladder, and its fewest steps
 FIRST, FIRST_HARD = SigmaZero(step_size_end=1.0, beta2=0.99), SigmaZero()
@@ -42,9 +42,9 @@ class SigmaSwap(SwapSearch):
     The limit `queries` includes the clean check and the verification; without it there are as many queries
     as σ-zero asks in `steps` steps. The first phase may take half of them, or 30 steps where that is more.
 
-    With fewer than 33 steps in all, σ-zero finds no sparse example in time. Then whole choices of sites take its place
-    (see `Ladder` in opening). Below 250 queries three steps of a ladder come first: a row goes on with the ladder, and
-    then with the search, if a choice of at most 64 sites took half of its margin. The others go on with σ-zero.
+    With fewer than 32 steps in all, σ-zero finds no sparse example in time. Then whole choices of sites take its place
+    (see `Ladder` in opening). Below 250 queries two steps of a ladder come first: a row goes on with the ladder, and
+    then with the search, if a choice of 16 sites took an eighth of its margin. The others go on with σ-zero.
 
     A problem is hard if one class alone is the goal, or if the input is large. Then σ-zero needs more steps to come
     near the fewest changes, and whole choices pay at the beginning only. So `warm_up_hard` and `first_hard` apply, the
