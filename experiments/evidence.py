@@ -681,9 +681,9 @@ MEASURED: tuple[tuple[str, str, Callable[[Sequence[Row]], list[Row]], str], ...]
         "formats.csv",
         _formats,
         "Mean l0 with TF32 off (strict) and with torch's defaults (convolutions in TF32), and the difference "
-        "in percent with the 95 % bootstrap interval, paired by sample. σ-swap: mean over three seeds from 50"
-        " to 200 queries (ResNet-50: one); σ-zero: one seed, queries / 2 steps and its checks besides. The "
-        "first 1,000 rows of MNIST, 1,000 (ResNet-20) and 256 (PreActResNet-18) of CIFAR-10, 49 photos that "
+        "in percent with the 95 % bootstrap interval, paired by sample. σ-swap, version 7: mean over three "
+        "seeds from 50 to 200 queries (ResNet-50: one); σ-zero: one seed, queries / 2 steps and its checks besides. "
+        "The first 1,000 rows of MNIST, 1,000 (ResNet-20) and 256 (PreActResNet-18) of CIFAR-10, 49 photos that "
         "the ResNet-50 classifies correctly. A sample that was not fooled counts as all its features. A "
         "default process checks in two formats: of few queries it has three fewer to search with "
         "([decision](../decisions.md)).",
@@ -711,14 +711,14 @@ MEASURED: tuple[tuple[str, str, Callable[[Sequence[Row]], list[Row]], str], ...]
         _by_queries,
         "Mean / median l0 by number of queries: ResNet-50, the 49 photos that it classifies correctly, default "
         "process, one seed. A ladder makes whole choices, their number by bisection; the one with momentum 0.8 is "
-        "σ-swap below 75 queries. Photos that were not fooled are lost, and left out of a mean.",
+        "version 7 of σ-swap below 75 queries. Photos that were not fooled are lost, and left out of a mean.",
     ),
     (
         "Small inputs, few queries",
         "few-queries.csv",
         _without("median", "rows"),
         "Mean l0 by `python -m benchmarks.few_queries`, strict fp32 on a processor, 32 rows (ResNet-20) and 50, "
-        "version 7 of σ-swap. A sample that was not fooled counts as all its features. The area is that under the "
+        "version 8 of σ-swap. A sample that was not fooled counts as all its features. The area is that under the "
         "curve, over the logarithm of the queries. ![Mean l0 over queries](few-queries.png)",
     ),
 )
