@@ -146,8 +146,11 @@ class Corner(Attack):
         return self._judged(replace(s, m=m), points, margins, t, oracle)
 
     def _order(self, s: State, d: Domain) -> Tensor:
-        """Return the singles, the best first; in a space the best of every site before the others of any."""
-        promise = self._promise(s, d)
+        """Return the singles by their margins, the best first; in a space the best of every site before all others."""
+        promise = s.m
+        if d.weighted:  # their gain per cost
+            worst = torch.where(s.m.isfinite(), s.m, -torch.inf).amax(1, keepdim=True)
+            promise = torch.where(s.m.isfinite(), (s.m - worst) / d.costs[s.site], torch.inf)
         order = promise.argsort(dim=1, stable=True)
         if not d.needs_exploring:
             return order
@@ -155,13 +158,6 @@ class Corner(Attack):
         most = most.scatter_reduce(1, s.site, promise, "amin")
         others = (promise > most.gather(1, s.site)).gather(1, order)
         return order.gather(1, others.byte().argsort(dim=1, stable=True))
-
-    def _promise(self, s: State, d: Domain) -> Tensor:
-        """Return the number that singles are ranked by, the best lowest: their margin, or their gain per cost."""
-        if not d.weighted:
-            return s.m
-        worst = torch.where(s.m.isfinite(), s.m, -torch.inf).amax(1, keepdim=True)
-        return torch.where(s.m.isfinite(), (s.m - worst) / d.costs[s.site], torch.inf)
 
     def _extend(self, s: State, best: Tensor, d: Domain) -> tuple[Tensor, Tensor, Tensor]:
         """Return points to go on from (N, width, ...), a change for each, and whether there is one left."""

@@ -130,7 +130,8 @@ class SigmaZero(Attack):
         if self.l0_term:
             g = g + self.l0_gradient(s.a - d.x, d)
         if self.normalize:
-            g = g / ops.per_row(self._length(g).clamp(min=1e-12), g)
+            length = ops.largest(g) if self.grad_norm == "inf" else g.flatten(1).norm(p=self.grad_norm, dim=1)
+            g = g / ops.per_row(length.clamp(min=1e-12), g)
         if self.optimizer == "adam":
             g, m, v = ops.adam(g, m, v, c1, c2, beta2=self.beta2)
         a = d.clip(s.a - η * g)
@@ -141,9 +142,6 @@ class SigmaZero(Attack):
         if self.projection:  # undo changes smaller than τ
             a = torch.where(d.site_max((a - d.x).abs()) < ops.per_row(τ, a) * d.weights, d.x, a)
         return State(a, τ, m, v)
-
-    def _length(self, g: Tensor) -> Tensor:
-        return ops.largest(g) if self.grad_norm == "inf" else g.flatten(1).norm(p=self.grad_norm, dim=1)
 
     def l0_gradient(self, δ: Tensor, d: Domain) -> Tensor:
         """Return the gradient of the mean over sites of s / (s + σ), with s the squared change of a site."""

@@ -32,44 +32,6 @@ from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Count, NotNegative, Positive, Range
 
 
-def rank_classes(logits: Tensor, y: Tensor, most: int | None) -> Tensor:
-    """Return the class of each row, then the others by decreasing logit, (N, classes), at most `most` of them."""
-    others = logits.scatter(1, y[:, None], -torch.inf).argsort(1, descending=True)[:, :-1]
-    return torch.cat([y[:, None], others[:, : None if most is None else most - 1]], 1)
-
-
-def deepfool(
-    oracle: Oracle, rows: Tensor, start: Tensor, classes: Tensor, *, steps: int, overshoot: float, clipped: bool
-) -> tuple[Tensor, Tensor]:
-    """Return a nearby point of another class for some of the rows, and that class.
-
-    As published (not `clipped`), steps may leave the box and are at least 1e-4 long, and the point tested lies
-    `overshoot` further away than the point returned. With `clipped`, each step is longer by `overshoot` and ends
-    inside the box. The class is the one reached, or the one last aimed at.
-    """
-    points, reached = start.clone(), classes[:, 1].clone()
-    active = torch.arange(len(rows), device=rows.device)
-    for _ in range(steps):
-        part = oracle.part(rows[active])
-        logits, slopes = part.jacobian(points[active], classes[active])
-        move, aim = _nearest(logits.gather(1, classes[active]), slopes, 0.0 if clipped else 1e-4)
-        if clipped:
-            test = moved = part.domain.clip(points[active] + (1 + overshoot) * move)
-        else:
-            moved = points[active] + move
-            test = start[active] + (1 + overshoot) * (moved - start[active])
-        points[active] = moved
-        answer = part.logits(test)
-        oracle.absorb(part, rows[active])
-        fooled = part.goal.fooled(answer)
-        aimed = classes[active].gather(1, aim[:, None] + 1).squeeze(1)
-        reached[active] = torch.where(fooled, answer.argmax(1), aimed)
-        active = active[~fooled]
-        if not len(active):
-            break
-    return points, reached
-
-
 def _nearest(z: Tensor, slopes: Tensor, least: float) -> tuple[Tensor, Tensor]:
     """Return the step to the nearest linearised boundary, and which; logits (N, K), slopes (N, K, ...), own first."""
     f, w = (z[:, 1:] - z[:, :1]).abs(), slopes[:, 1:] - slopes[:, :1]
@@ -157,16 +119,10 @@ class SparseFool(Attack):
         if not len(rows):
             return s
         # Deviation: classes are ranked at the point last tested, which lies 2 % beyond a, and not asked for again.
-        classes = rank_classes(s.logits[rows], oracle.goal.y[rows], self.classes)
-        near, reached = deepfool(
-            oracle,
-            rows,
-            s.a[rows],
-            classes,
-            steps=self.inner_steps,
-            overshoot=self.overshoot,
-            clipped=self.variant == "torchattacks",
-        )
+        y = oracle.goal.y[rows, None]
+        others = s.logits[rows].scatter(1, y, -torch.inf).argsort(1, descending=True)[:, :-1]
+        classes = torch.cat([y, others[:, : None if self.classes is None else self.classes - 1]], 1)
+        near, reached = self.deepfool(oracle, rows, s.a[rows], classes)
         part = oracle.part(rows)
         d = part.domain
         if self.variant == "published":
@@ -187,6 +143,35 @@ class SparseFool(Attack):
             s.logits.index_copy(0, rows, logits),
             s.done.index_copy(0, rows, part.goal.fooled(logits)),
         )
+
+    def deepfool(self, oracle: Oracle, rows: Tensor, start: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
+        """Return a nearby point of another class for some of the rows, and the class reached or else last aimed at.
+
+        As published, steps may leave the box and are at least 1e-4 long, and the point tested lies `overshoot` further
+        away than the point returned. In torchattacks each step is longer by `overshoot` and ends inside the box.
+        """
+        published = self.variant == "published"
+        points, reached = start.clone(), classes[:, 1].clone()
+        active = torch.arange(len(rows), device=rows.device)
+        for _ in range(self.inner_steps):
+            part = oracle.part(rows[active])
+            logits, slopes = part.jacobian(points[active], classes[active])
+            move, aim = _nearest(logits.gather(1, classes[active]), slopes, 1e-4 if published else 0.0)
+            if published:
+                moved = points[active] + move
+                test = start[active] + (1 + self.overshoot) * (moved - start[active])
+            else:
+                test = moved = part.domain.clip(points[active] + (1 + self.overshoot) * move)
+            points[active] = moved
+            answer = part.logits(test)
+            oracle.absorb(part, rows[active])
+            fooled = part.goal.fooled(answer)
+            aimed = classes[active].gather(1, aim[:, None] + 1).squeeze(1)
+            reached[active] = torch.where(fooled, answer.argmax(1), aimed)
+            active = active[~fooled]
+            if not len(active):
+                break
+        return points, reached
 
     def _normal(self, part: Oracle, at: Tensor, reached: Tensor, *, fixed: bool) -> Tensor:
         """Return the unit gradient of another class's logit minus that of the own one; zero where there is none."""

@@ -81,12 +81,13 @@ class SparsePGD(budget.BudgetAttack):
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Draw or move, evaluate, look whether the mask still moves."""
-        d = oracle.domain
+        d, problem = oracle.domain, oracle.problem
         x, lower, upper = d.box
         room = (lower < upper).any(1)
         fresh = s.age == 0
         redrawn = fresh | (s.idle >= self.patience)
-        u = torch.where(redrawn[:, None], self._draw_mask(oracle, i), s.u)
+        drawn = noise.normal(problem.seed, problem.ids, i, (d.sites,), stream=1, dtype=d.x.dtype)
+        u = torch.where(redrawn[:, None], drawn, s.u)
         before = self.largest(u, room, s.k)
         length = s.g_u.norm(dim=1)
         β = self.mask_step_size * room.sum(1).to(u).sqrt() / (length + 1e-10)
@@ -116,7 +117,3 @@ class SparsePGD(budget.BudgetAttack):
     def largest(self, values: Tensor, room: Tensor, k: Tensor) -> Tensor:
         """Return the k sites with the largest values, of those with room to change."""
         return ops.keep_largest(torch.where(room, values, -torch.inf), k) & room
-
-    def _draw_mask(self, oracle: Oracle, i: Tensor) -> Tensor:
-        p, d = oracle.problem, oracle.domain
-        return noise.normal(p.seed, p.ids, i, (d.sites,), stream=1, dtype=d.x.dtype)

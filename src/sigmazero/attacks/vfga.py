@@ -70,7 +70,8 @@ class VFGA(Attack):
         answer = oracle.value_and_grad(s.a, losses.get("probability", oracle.goal))
         up, down = self._features(s.a, -answer.grad, d)
         room_up, room_down = (d.upper - s.a).flatten(1).gather(1, up), (s.a - d.lower).flatten(1).gather(1, down)
-        drawn = self._draw(i, oracle).abs()
+        p = oracle.problem
+        drawn = noise.normal(p.seed, p.ids, i, (2, self.samples), dtype=d.x.dtype).abs()  # to raise, to lower
         amounts = torch.cat([drawn[:, 0] * room_up, -drawn[:, 1] * room_down], 1)
         where = torch.cat([up.expand(-1, self.samples), down.expand(-1, self.samples)], 1)
         points = s.a[:, None].repeat(1, 2 * self.samples, *[1] * (s.a.ndim - 1))
@@ -92,11 +93,6 @@ class VFGA(Attack):
         up = torch.where(unused, (d.upper - a) * G, -torch.inf)
         down = torch.where(unused, (a - d.lower) * G, torch.inf)
         return up.flatten(1).argmax(1, keepdim=True), down.flatten(1).argmin(1, keepdim=True)
-
-    def _draw(self, i: Tensor, oracle: Oracle) -> Tensor:
-        """Draw standard normal numbers (N, 2, samples): for the raised feature, for the lowered one."""
-        p = oracle.problem
-        return noise.normal(p.seed, p.ids, i, (2, self.samples), dtype=oracle.domain.x.dtype)
 
     def _best(self, points: Tensor, oracle: Oracle) -> tuple[Tensor, Tensor]:
         """Return the point of lowest loss, adversarial ones before all others, and whether it is adversarial."""

@@ -240,11 +240,11 @@ class Attack(ABC):
 
 @dataclass(frozen=True)
 class Fork:
-    """Two ways on from a phase, each a sequence of phases: for the rows that `chosen` marks by what is known of them,
-    and for the others.
+    """Two ways on from a phase, each a sequence of phases: one for the rows that `chosen` marks by the state of that
+    phase, one for the others.
     """
 
-    chosen: Callable[[Oracle], Tensor]
+    chosen: Callable[[Any], Tensor]
     then: Sequence[Any]
     otherwise: Sequence[Any]
 

@@ -155,7 +155,7 @@ class _Search:
         """Take each row the way that is chosen for it; finished ones leave."""
         oracle, state, alive = steps.oracle, steps.state, steps.incumbents.alive.clone()
         self.end(rows, steps, ~alive, done)
-        chosen = fork.chosen(oracle)
+        chosen = fork.chosen(state)
         for way, mine in zip(fork.ways, (alive & chosen, alive & ~chosen), strict=True):
             places = mine.nonzero().squeeze(1)
             if len(places):

@@ -8,9 +8,9 @@ works alone: early examples are poor, so a choice that beats one need not be goo
 
 `Ladder` is the whole of σ-swap where queries are few. σ-zero alone needs twenty to thirty steps before its examples are
 sparse; whole choices find most examples after a few queries. The ladder searches for the number of sites. Until a
-choice succeeds, it multiplies the number by four. If all sites fail, σ-zero looks for the first example. After that the
-next number is the geometric mean of two: the fewest changes known, and the largest number that failed. When these are
-close, the second begins anew at half of the first.
+choice succeeds, it multiplies the number by four. Where it would come to all sites, gradients mislead, and σ-zero goes
+on alone. After a success the next number is the geometric mean of two: the fewest changes known, and the largest number
+that failed, at most half of the first. When these are close, the second begins anew at half of the first.
 
     g      running gradient, by sites      n      sites of the next choice      low    the largest number that failed
 """
@@ -27,6 +27,7 @@ from sigmazero.attacks.swap import sites
 from sigmazero.attacks.swap.sites import Sources
 from sigmazero.core import noise, ops
 from sigmazero.core.attack import Attack
+from sigmazero.core.domain import Domain
 from sigmazero.core.oracle import Oracle
 
 WALK_SHARE, WALK_STEPS = 0.5, 20  # share of the steps for σ-zero alone, and how many they are at least
@@ -54,12 +55,12 @@ class Beginning(Attack):
         """Return the queries of a step: an answer and its gradient."""
         return 2
 
-    def walk(self, i: Tensor, s: Any, point: Tensor, oracle: Oracle) -> tuple[Any, Tensor]:
-        """Ask about a point; return σ-zero's state after step i with that gradient, and the running gradient."""
+    def walk(self, i: Tensor, s: Any, point: Tensor, oracle: Oracle) -> tuple[Any, Tensor, Tensor]:
+        """Ask about a point; return σ-zero's state after step i, the running gradient, and the margin."""
         answer = oracle.value_and_grad(point, oracle.goal.margin)
         downhill = answer.grad * ops.per_row(answer.value > 0, answer.grad)
         walk = self.walker.descend(i, s.walk, downhill, answer.fooled, oracle)
-        return walk, torch.lerp(sites.scaled(oracle.domain, answer.grad), s.g, self.momentum)
+        return walk, torch.lerp(sites.scaled(oracle.domain, answer.grad), s.g, self.momentum), answer.value
 
 
 @dataclass
@@ -79,10 +80,18 @@ class State:
 
 @dataclass(frozen=True, kw_only=True)
 class Opening(Beginning):
-    """Each step is a step of σ-zero or a whole new choice; the other parameters are those of the search."""
+    """Each step is a step of σ-zero or a whole new choice; the other parameters are those of the search.
+
+    `after` counts the steps of σ-zero that a ladder took before.
+    """
 
     choices: float
     jitter: float
+    after: int = 0
+
+    def follow(self, oracle: Oracle, before: "Rung") -> State:
+        """Go on with σ-zero where a ladder left it."""
+        return replace(self.init(oracle), walk=before.walk)
 
     def init(self, oracle: Oracle) -> State:
         """Start as σ-zero does."""
@@ -100,7 +109,7 @@ class Opening(Beginning):
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Ask about σ-zero's point or a whole new choice: for each sample, what pays better is likelier."""
         if not self.choices:
-            walk, g = self.walk(i, s, s.walk.a, oracle)
+            walk, g, _ = self.walk(i + self.after, s, s.walk.a, oracle)
             return replace(s, walk=walk, g=g, done=sites.finished(oracle))
         d, best = oracle.domain, oracle.incumbents.best_cost
         u = noise.drawn(s.luck, i, d.sites + 2, d.x.dtype)
@@ -111,7 +120,7 @@ class Opening(Beginning):
         n = sites.fewer(d, oracle.incumbents.best_cost, size[:, 0])
         choice = sites.whole_choice(d, sites.ends(d, s.g), n, wave, self.jitter)
         point = torch.where(ops.per_row(chosen, d.x), choice.view_as(d.x), s.walk.a)
-        walk, g = self.walk(i, s, point, oracle)
+        walk, g, _ = self.walk(i + self.after, s, point, oracle)
         tries = torch.stack([chosen, ~chosen], 1) * ready[:, None]
         gained = tries * sites.saved(best, oracle.incumbents.best_cost)[:, None]
         known = sites.learn(Sources(s.wins, s.tries), gained, tries, TRUST)
@@ -127,13 +136,23 @@ class Opening(Beginning):
 
 @dataclass
 class Rung:
-    """One row per sample: σ-zero's own state; g is (rows, features of a site, sites)."""
+    """One row per sample: σ-zero's own state; g is (rows, features of a site, sites).
+
+    `clean` is the margin of the clean input, `m` the lowest one so far.
+    """
 
     walk: Any
+    walking: Tensor
     g: Tensor
     n: Tensor
     low: Tensor
+    clean: Tensor
+    m: Tensor
     done: Tensor
+
+    def misled(self) -> Tensor:
+        """Return the rows where no choice has taken an eighth of the margin: gradients seem to mislead there."""
+        return self.m > self.clean * 7 / 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,28 +173,45 @@ class Ladder(Beginning):
         """Start without a gradient."""
         low = torch.zeros_like(oracle.goal.y)
         g = torch.zeros_like(oracle.domain.by_site(oracle.domain.x))
-        return Rung(self.walker.init(oracle), g, torch.full_like(low, FIRST_SITES), low, sites.finished(oracle))
+        return Rung(
+            walk=self.walker.init(oracle),
+            walking=torch.zeros_like(low, dtype=torch.bool),
+            g=g,
+            n=torch.full_like(low, FIRST_SITES),
+            low=low,
+            clean=torch.full_like(g[:, 0, 0], torch.inf),
+            m=torch.full_like(g[:, 0, 0], torch.inf),
+            done=sites.finished(oracle),
+        )
 
     def step(self, i: Tensor, s: Rung, oracle: Oracle) -> Rung:
         """Ask about the n best sites, then choose the next n."""
         i = i + self.after
         d, before = oracle.domain, oracle.incumbents.best_l0
-        rungs = 2 + max(0, math.ceil(math.log(d.sites / FIRST_SITES, GROWTH)))  # steps until all sites were asked about
-        walking = (before > d.sites) & (i >= rungs)
+        rungs = self.rungs(d)
+        walking = torch.where(i == rungs, before > d.sites, s.walking)
         n = torch.where(i > 0, s.n.clamp(max=d.sites), 0)  # the first gradient is that of the clean input
         ends = sites.ends(d, s.g)
         point = sites.whole_choice(d, ends, n, torch.zeros_like(ends.gain), 0.0).view_as(d.x)
         point = torch.where(ops.per_row(walking, point), s.walk.a, point)
-        walk, g = self.walk((i + 1 - rungs).clamp(min=0), s, point, oracle)
+        walk, g, m = self.walk((i + 1 - rungs).clamp(min=0), s, point, oracle)
         best = oracle.incumbents.best_l0
-        low = torch.where(best < before, s.low, n).minimum(best - 1)
+        low = torch.where(best < before, s.low.minimum(best // 2), n).minimum(best - 1)
         low = torch.where(best - low <= (best // CLOSE_SHARE).clamp(min=1), best // 2, low)
         middle = (low * best).to(s.g).sqrt().long().maximum(low + 1).minimum(best - 1).clamp(min=1)
-        more = torch.where(i > 0, n * GROWTH, s.n).clamp(max=d.sites)
+        more = torch.where(i > 0, n * GROWTH, s.n)
         return Rung(
             walk=ops.choose(walking | (i == 0), walk, s.walk),
+            walking=walking,
             g=g,
             n=torch.where(best <= d.sites, middle, more),
             low=low,
+            clean=torch.where(i > 0, s.clean, m),
+            m=s.m.minimum(m),
             done=sites.finished(oracle),
         )
+
+    @staticmethod
+    def rungs(d: Domain) -> int:
+        """Return the steps until all sites would be asked about: one for the clean input, then one for each number."""
+        return 1 + max(1, math.ceil(math.log(d.sites / FIRST_SITES, GROWTH)))

@@ -14,15 +14,12 @@ docs/evidence/stronger.md.
 from dataclasses import dataclass, fields, replace
 from typing import Annotated, ClassVar
 
-from torch import Tensor
-
 from sigmazero.attacks.exploring import Walker
 from sigmazero.attacks.sigma_zero import SigmaZero
-from sigmazero.attacks.swap.opening import Ladder, Opening
+from sigmazero.attacks.swap.opening import Ladder, Opening, Rung
 from sigmazero.attacks.swap.search import CHECKS, LongSearch, SwapSearch
 from sigmazero.core.answers import STEPS_FACTOR
 from sigmazero.core.attack import Attack, Fork
-from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Count, Kind, Share, Whole
 from sigmazero.core.problem import Problem
 
@@ -30,7 +27,7 @@ MANY_SITES = 10_000  # a problem with more sites is hard
 MAX_SHARE = {False: 1 / 2, True: 1}  # of the queries for the warm-up, in easy and in hard problems
 MIN_STEPS = 30  # steps that the first phase gets before any search: from poorer examples the search does not get far
 FEW_QUERIES = 250  # with fewer, a ladder is tried first
-TRIAL_STEPS, TRIAL_SITES = 6, 90  # a ladder is trusted that needs no more sites than this after so many steps
+TRIAL_STEPS = 2  # of a ladder, the clean input and 16 sites, before it is trusted or not
 SHORT = 140  # queries up to which σ-zero keeps its own schedule where gradients mislead
 LADDER_SHARE, LADDER_STEPS = 0.3, 22  # of the queries for the rest of a trusted ladder, and its fewest steps
 FIRST, FIRST_HARD = SigmaZero(step_size_end=1.0, beta2=0.99), SigmaZero()
@@ -45,9 +42,9 @@ class SigmaSwap(SwapSearch):
     The limit `queries` includes the clean check and the verification; without it there are as many queries
     as σ-zero asks in `steps` steps. The first phase may take half of them, or 30 steps where that is more.
 
-    With fewer than 36 steps in all, σ-zero finds no sparse example in time. Then whole choices of sites take its place
-    (see `Ladder` in opening). Below 250 queries six steps of a ladder come first: a row for which they find an example
-    with at most 90 sites goes on with the ladder, and then with the search; the others start anew.
+    With fewer than 32 steps in all, σ-zero finds no sparse example in time. Then whole choices of sites take its place
+    (see `Ladder` in opening). Below 250 queries two steps of a ladder come first: a row goes on with the ladder, and
+    then with the search, if a choice of 16 sites took an eighth of its margin. The others go on with σ-zero.
 
     A problem is hard if one class alone is the goal, or if the input is large. Then σ-zero needs more steps to come
     near the fewest changes, and whole choices pay at the beginning only. So `warm_up_hard` and `first_hard` apply, the
@@ -63,7 +60,7 @@ class SigmaSwap(SwapSearch):
     first_hard: Annotated[SigmaZeroLike, "the σ-zero of the first phase of hard problems"] = FIRST_HARD
 
     asks: ClassVar[str] = "at most `queries`, or 2 × steps"
-    version: ClassVar[int] = 7
+    version: ClassVar[int] = 8
     paper: ClassVar[str] = "docs/evidence/stronger.md"
     takes: ClassVar[frozenset[str]] = frozenset()
 
@@ -85,29 +82,32 @@ class SigmaSwap(SwapSearch):
         if problem is None or problem.goal.narrow or problem.domain.weighted or left >= FEW_QUERIES:
             return self._opened(left, problem)
         if left < 2 * (MIN_STEPS + TRIAL_STEPS):
-            return (self._ladder(left // 2),)
+            return (self._ladder(left // 2, problem),)
         if problem.domain.needs_exploring:
             return self._opened(left, problem)
         rest = left - 2 * TRIAL_STEPS
-        return self._ladder(TRIAL_STEPS), Fork(
-            misled, self._opened(rest, problem, rest < SHORT), self._climbed(rest, problem)
-        )
+        opened = self._opened(rest, problem, hard=rest < SHORT, after=1)
+        return self._ladder(TRIAL_STEPS, problem), Fork(Rung.misled, opened, self._climbed(rest, problem))
 
-    def _climbed(self, left: int, problem: Problem | None) -> tuple[Attack, ...]:
+    def _climbed(self, left: int, problem: Problem) -> tuple[Attack, ...]:
         """Return the rest of the ladder, and the search."""
         searches = max(0, int(left - max(LADDER_SHARE * left, 2 * LADDER_STEPS)) // (self.proposals + 1))
-        ladder = self._ladder((left - searches * (self.proposals + 1)) // 2, after=TRIAL_STEPS)
+        ladder = self._ladder((left - searches * (self.proposals + 1)) // 2, problem, after=TRIAL_STEPS)
         return (ladder, self._search(searches, problem)) if searches else (ladder,)
 
-    def _opened(self, left: int, problem: Problem | None, hard: bool = False) -> tuple[Attack, ...]:
-        """Return the opening, which also gets the queries that do not fill a step of the search; then the search."""
+    def _opened(self, left: int, problem: Problem | None, hard: bool = False, after: int = 0) -> tuple[Attack, ...]:
+        """Return the opening, which also gets the queries that do not fill a step of the search; then the search.
+
+        σ-zero has taken `after` steps before.
+        """
         hard = hard or (problem is not None and (problem.goal.narrow or problem.sites > MANY_SITES))
         warm_up = self.warm_up_hard if hard else self.warm_up
         share = max(self.share * left, min(2 * warm_up, max(MAX_SHARE[hard] * left, 2 * MIN_STEPS), left))
         searches = int(left - share) // (self.proposals + 1)
         steps = (left - (self.proposals + 1) * searches) // 2
         opening = Opening(
-            walker=self._walker(self.first_hard if hard else self.first, steps),
+            walker=self._walker(self.first_hard if hard else self.first, steps + after),
+            after=after,
             steps=steps,
             choices=0.0 if hard else self.choices,
             momentum=self.momentum,
@@ -116,9 +116,9 @@ class SigmaSwap(SwapSearch):
         )
         return (opening, self._search(searches, problem)) if searches else (opening,)
 
-    def _ladder(self, steps: int, after: int = 0) -> Ladder:
-        """Return a ladder of so many steps."""
-        walker = self._walker(self.first, steps + after)
+    def _ladder(self, steps: int, problem: Problem, after: int = 0) -> Ladder:
+        """Return a ladder of so many steps; its σ-zero takes one at the clean input, and what the rungs leave."""
+        walker = self._walker(self.first, max(1, steps + after + 1 - Ladder.rungs(problem.domain)))
         return Ladder(walker=walker, steps=steps, after=after, queries=self.limit)
 
     def _walker(self, first: Attack, steps: int) -> Walker:
@@ -130,11 +130,6 @@ class SigmaSwap(SwapSearch):
     def _search(self, steps: int, problem: Problem | None) -> SwapSearch:
         """Return a search of so many steps; where points repeat, a longer one."""
         mine = {f.name: getattr(self, f.name) for f in fields(SwapSearch) if f.name != "name"}
-        if problem is not None and problem.domain.needs_exploring:
-            return LongSearch(**mine | {"steps": STEPS_FACTOR * steps, "queries": self.limit})
-        return SwapSearch(**mine | {"steps": steps, "queries": self.limit})
-
-
-def misled(oracle: Oracle) -> Tensor:
-    """Return the rows for which whole choices do not work: gradients mislead there."""
-    return oracle.incumbents.best_l0 > TRIAL_SITES
+        long = problem is not None and problem.domain.needs_exploring
+        kind, times = (LongSearch, STEPS_FACTOR) if long else (SwapSearch, 1)
+        return kind(**mine | {"steps": times * steps, "queries": self.limit})

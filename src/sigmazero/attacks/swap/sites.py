@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from sigmazero.core import noise, ops
+from sigmazero.core import ops
 from sigmazero.core.domain import Domain
 from sigmazero.core.oracle import Oracle
 
@@ -48,7 +48,7 @@ def blind(oracle: Oracle, e: Ends, i: Tensor) -> Tensor:
     Where that would change nothing, a site has the end in `e`.
     """
     d = oracle.domain
-    found = d.sample(lambda: _draws(oracle, i, stream=3), d.far())
+    found = d.sample(lambda: oracle.uniform(i, stream=3), d.far())
     return torch.where((found == d.by_site(d.x)).all(1, keepdim=True), e.end, found)
 
 
@@ -57,7 +57,7 @@ def either(oracle: Oracle, i: Tensor) -> Tensor:
 
     Where the value drawn is the clean one, a site has that of the far end.
     """
-    d, u = oracle.domain, _draws(oracle, i, stream=3)
+    d, u = oracle.domain, oracle.uniform(i, stream=3)
     x, lower, upper = d.box
     found = d.sample(lambda: u, torch.where(d.by_site(u) * (upper - lower) < x - lower, lower, upper))
     return torch.where((found == x).all(1, keepdim=True), d.far(), found)
@@ -65,13 +65,7 @@ def either(oracle: Oracle, i: Tensor) -> Tensor:
 
 def joining(oracle: Oracle, i: Tensor) -> Tensor:
     """Return random numbers by sites: the order in which features join where a change breaks a rule."""
-    return oracle.domain.by_site(_draws(oracle, i, stream=4))
-
-
-def _draws(oracle: Oracle, i: Tensor, stream: int) -> Tensor:
-    """Return numbers in [0, 1), one for each feature."""
-    p, x = oracle.problem, oracle.domain.x
-    return noise.uniform(p.seed, p.ids, i, tuple(x.shape[1:]), stream=stream, dtype=x.dtype)
+    return oracle.domain.by_site(oracle.uniform(i, stream=4))
 
 
 def total(values: Tensor) -> Tensor:
