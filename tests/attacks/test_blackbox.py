@@ -118,3 +118,16 @@ def test_a_climb_goes_back_where_nothing_helps():
     space = sz.Space(kind="integer", upper=10)
     assert not sz.get("query-swap", steps=2000).run(flat, x, torch.tensor([0]), space=space).success.any()
     assert max(changes[:1190]) < 30  # before the search begins
+
+
+def test_without_an_example_the_search_begins_where_the_climb_came_closest():
+    x, asked = torch.full((1, 60), 5.0), []
+
+    def narrow(points: Tensor) -> Tensor:  # one change lowers the margin, all others raise it
+        asked.extend((points[:, 7] > 5).tolist())
+        return torch.stack([1 - 0.5 * (points[:, 7] > 5).double() + 1e-3 * (points != x).sum(1), 0 * points[:, 0]], 1)
+
+    space = sz.Space(kind="integer", upper=10)
+    result = sz.get("query-swap", steps=200).run(narrow, x, torch.tensor([0]), space=space)
+    assert not result.success.any()
+    assert all(asked[110:])  # the climb's last points and the whole search have that change

@@ -5,7 +5,8 @@ best of them a climb adds one change after the other. Before each it asks about 
 some at random, until none that is left promises more than the best of those. At an example it goes back: some of the
 changes are undone, and the climb begins again from there, to end with fewer. In a space a climb may end where no change
 does anything (far from its data the margin of a kernel machine is flat). So where the margin no longer falls, it goes
-back from the point of lowest margin, and looks at twice as many changes before each from then on.
+back from the point of lowest margin, and looks at twice as many changes before each from then on. Without an example
+the search begins at that point.
 
     M    single changes      K    points of a step      gain  by how much a change made the margin fall when last asked
     a    current point       m    its margin            fresh which gains were asked at this point

@@ -32,7 +32,7 @@ from sigmazero.attacks.blackbox.transfer import State as Transferred
 from sigmazero.attacks.swap import search, sites
 from sigmazero.attacks.swap.search import CHECKS, Draws, Judged, LongSearch, Proposal
 from sigmazero.attacks.swap.sites import Ends
-from sigmazero.core import noise
+from sigmazero.core import noise, ops
 from sigmazero.core.answers import STEPS_FACTOR
 from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Domain
@@ -137,7 +137,10 @@ class QuerySearch(LongSearch):
         return self.proposals
 
     def follow(self, oracle: Oracle, before: ProbeState | Transferred | Climbed) -> SearchState:  # type: ignore[override]
-        """Begin at the best point known, with what the first phase learnt."""
+        """Begin at the best point known, with what the first phase learnt.
+
+        In a space where a climb found no example, the best point is that of lowest margin.
+        """
         d = oracle.domain
         if isinstance(before, Climbed):
             value, gain = before.best_values(d)
@@ -149,6 +152,11 @@ class QuerySearch(LongSearch):
         first = self._begin(oracle, known.g)
         oracle.retire(first.done)
         now = torch.full_like(first.m, torch.inf)
+        if isinstance(before, Climbed) and d.needs_exploring:
+            lost = ~self._found(oracle)
+            now = torch.where(lost, before.lowest, now)
+            a = torch.where(ops.per_row(lost, first.a), before.nearest, first.a)
+            first = replace(first, a=a, count=d.l0(a), m=now)
         return SearchState(**vars(first), known=known, now=now, value=value, useful=gain > 0)
 
     def _ends(self, s: SearchState, d: Domain) -> Ends:  # type: ignore[override]
@@ -215,7 +223,7 @@ class QuerySwap(QuerySearch):
 
     asks: ClassVar[str] = "1 query a step"
     paper: ClassVar[str] = "docs/blackbox.md"
-    version: ClassVar[int] = 7
+    version: ClassVar[int] = 8
     remembers: ClassVar[bool] = True
 
     def check(self, problem: Problem) -> None:
