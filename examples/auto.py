@@ -12,10 +12,10 @@ y = model(x).argmax(1)
 adversary = sz.SparseAutoAttack(model, norm="L0", eps=2, version="quick")
 x_adv = adversary.run_standard_evaluation(x, y, bs=8)  # prints a line per member
 assert ((x_adv != x).sum(1) <= 2).all()
-print(f"robust accuracy under 2 changes: {adversary.result.robust_accuracy():.1%}")
+print(f"robust accuracy at 2 changes: {adversary.result.robust_accuracy():.1%}")
 
 fewest = sz.SparseAutoAttack(model, eps=None, version="quick", verbose=False)
 fewest.run_standard_evaluation(x, y)
 for k in (1, 2, 4):
-    print(f"robust accuracy under {k} changes: {fewest.result.robust_accuracy(k):.1%}")
+    print(f"robust accuracy at {k} changes: {fewest.result.robust_accuracy(k):.1%}")
 print("found by:", ", ".join(sorted({name for name in fewest.result.found_by if name})))

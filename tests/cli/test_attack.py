@@ -123,7 +123,7 @@ def test_what_was_found_before_a_limit_ended_is_kept_and_the_rest_is_named(sigma
     assert re.search(
         r"error: query-swap against limited.py:build: rows [\d to,]+ were not answered: .*500", done.stderr
     )
-    assert re.search(r"samples +[48] ", done.stdout)
+    assert re.search(r"samples +([4-9]|1[01]) ", done.stdout)
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def test_exit_0_and_1_around_the_very_figure(sigmazero, own):
     enough, more = (100 * figure["count"] / 12 + each for each in (-0.01, 0.01))
     passed = sigmazero(*MINE, *FILES, "--fail-under", enough)
     assert (passed.exit_code, record()["outcome"]) == (0, "passed"), passed.output
-    assert "passed: robust accuracy under 1 features" in passed.stdout
+    assert "passed: robust accuracy with at most 1 changed feature:" in passed.stdout
     below = sigmazero(*MINE, *FILES, "--fail-under", more)
     assert (below.exit_code, record()["outcome"], record()["exit_code"]) == (1, "below", 1), below.output
     assert Path("gate.md").read_text(encoding="utf-8").startswith("## ❌ net.py:build on mine.npz")
@@ -140,5 +140,5 @@ def test_a_dry_run_says_what_it_costs_and_runs_nothing(sigmazero, own):
     done = sigmazero(*MINE, "--dry-run", "--fail-under", 60, "--store", "s.db", *FILES)
     assert done.exit_code == 0, done.output
     # Twice 15 steps of two queries.
-    assert "at most 60 queries a row, 720 in all, about" in done.stdout
+    assert "at most 60 queries a row, 720 in all; the model alone takes about" in done.stdout
     assert sorted(path.name for path in own.iterdir() if path.is_file()) == ["mine.npz", "net.py"]

@@ -58,5 +58,5 @@ def test_pytest(monkeypatch):
     asked: Any = testing.assert_robust
     monkeypatch.setattr(testing, "assert_robust", lambda *given, **how: asked(*given, **{**how, "eps": 8}))
     again = runpy.run_path(str(CI / "test_robustness.py"))
-    with pytest.raises(AssertionError, match="failed: robust accuracy under 8 features"):
+    with pytest.raises(AssertionError, match="failed: robust accuracy with at most 8 changed features"):
         again["test_half_of_the_digits_withstand_one_change"]()

@@ -191,7 +191,7 @@ def _told(found: Mapping[str, str], **decimals: int) -> Figures:
     figures: Figures = {}
     for name, text in found.items():
         if name == "unit":
-            figures["in_pixels"] = Shown(float(text == "pixels"))
+            figures["in_pixels"] = Shown(float(text.startswith("pixel")))
         elif name == "rate":
             figures[f"asr@{found.get('k', 'inf')}"] = number(text) or Shown(0.0)
         elif name != "k" and (read := number(text, decimals.get(name))) is not None:
@@ -502,8 +502,9 @@ def read_verdict(text: str) -> Figures:
     found = _match(
         r"(?:passed|failed|measured|inconclusive \(.*\)): "
         r"(?:median l0 (?P<median_l0>\S+) of (?P<samples>\d+) rows|"
-        r"robust accuracy under (?P<k>\d+) (?P<unit>features|pixels) (?:between (?P<at_least>[\d.]+ %) and )?"
-        r"(?P<robust>[\d.]+ %) of (?P<rows>\d+) rows(?:, ended when that was certain)? "
+        r"robust accuracy with at most (?P<k>\d+) changed (?P<unit>feature|pixel)s?: "
+        r"(?:between (?P<at_least>[\d.]+ %) and )?"
+        r"(?P<robust>[\d.]+ %) of (?P<rows>\d+) rows(?:; stopped early, when the verdict was certain)? "
         r"\(95 % interval (?P<low>[\d.]+ %) to (?P<high>[\d.]+ %)\)"
         r"(?:, (?:lower end of )?at least (?P<wanted>[\d.]+ %) wanted)?)",
         text,

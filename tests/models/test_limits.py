@@ -103,6 +103,17 @@ def test_a_run_keeps_the_rows_that_are_done():
     assert sum(service.calls) == model.queries.asked
 
 
+def test_a_limit_that_ends_keeps_what_was_found():
+    """With few queries left fewer rows are searched at a time, so most of what was paid for is kept."""
+    attack = sz.get("query-swap", queries=40)
+    model = sz.limit(Service(), max_queries=100)
+    with pytest.warns(RuntimeWarning, match=r"\d of 8 rows are not done: max_queries=100.* allow more"):
+        result = attack.run(model, X, Y)
+    done = result.outcome != sz.Outcome.STOPPED
+    assert done.sum() >= 2
+    assert result.forwards[done].sum() >= 40
+
+
 def test_a_benchmark_keeps_the_rows_that_are_done_and_goes_on(tmp_path):
     def evaluated(store, **terms):
         model = sz.limit(Service(), max_batch=2, **terms)  # as many rows are attacked at once, and may be lost

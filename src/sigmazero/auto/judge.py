@@ -96,7 +96,7 @@ def gate(
     proofs: str | PathLike[str] | None = None,
     progress: bool = False,
 ) -> Verdict:
-    """Measure robust accuracy under eps changes with `SparseAutoAttack`, and say whether that is enough.
+    """Measure robust accuracy at eps changes with `SparseAutoAttack`, and say whether that is enough.
 
     model      a module, anything that `sz.wrap` knows, a name or file as `models.load` takes it, or a `ModelSpec`
     data       whatever `data.rows_of` takes: rows, a pair (inputs, labels), a data set, a loader, a name

@@ -135,7 +135,7 @@ class CascadeResult:
         return (left & (self.best.clean_prediction != -1)).nonzero().squeeze(1)
 
     def not_fooled(self, k: float) -> tuple[int, int]:
-        """Return how many samples stay right under k changes: at least those that every attack has tried, at most all
+        """Return how many samples stay right at k changes: at least those that every attack has tried, at most all
         that are not fooled so far.
         """
         left = (self._least("l0") > k) & (self.best.clean_prediction != -1)
@@ -183,7 +183,7 @@ class CascadeResult:
         return [self.members[place] if hit else None for place, hit in zip(first, fooled, strict=True)]
 
     def robust_accuracy(self, k: float | None = None, after: int | None = None) -> float:
-        """Return the share of samples that are right and stay so under k changes.
+        """Return the share of samples that are right and stay so at k changes.
 
         `after` counts the first attacks only. With a budget only that number of changes was searched: another k is
         refused.

@@ -116,7 +116,7 @@ class Verdict(Record):
 
     outcome   "below" wins over "findings"; "measured" if no least robust accuracy was asked for
     complete  whether every attack ran to its end; False if it was certain before that too few rows stay right
-    figure    robust accuracy under eps changes; without eps, `curve` has it at several numbers of changes
+    figure    robust accuracy at eps changes; without eps, `curve` has it at several numbers of changes
     cascade   the list of attacks and its number; `left_out` are those that it went without
     """
 
@@ -154,7 +154,7 @@ class Verdict(Record):
 
     @property
     def robust_accuracy(self) -> float | None:
-        """Return the share of rows that stay right under eps changes, as far as the cascade ran; None without eps."""
+        """Return the share of rows that stay right at eps changes, as far as the cascade ran; None without eps."""
         return None if self.figure is None else self.figure.value
 
     @property
@@ -180,16 +180,18 @@ class Verdict(Record):
         robust, question = self.figure, self.question
         if robust is None:
             return f"median l0 {number(self.median_l0, 1)} of {self.data.rows} rows"
-        unit = "pixels" if question.unit == "pixel" else "features"
+        unit = question.unit if question.eps == 1 else f"{question.unit}s"
         known = f"{percent(robust.value)} of {robust.of} rows"
         if not self.complete:
-            known = f"between {percent(robust.tried / robust.of)} and {known}, ended when that was certain"
+            known = (
+                f"between {percent(robust.tried / robust.of)} and {known}; stopped early, when the verdict was certain"
+            )
         elif robust.proved is not None:
             exact = robust.proved == robust.count
             least = percent(robust.proved / robust.of)
             known = f"exactly {known}, which is proved" if exact else f"between {least} (proved) and {known}"
         ends = f"95 % interval {percent(robust.low)} to {percent(robust.high)}"
-        return f"robust accuracy under {question.eps} {unit} {known} ({ends})"
+        return f"robust accuracy with at most {question.eps} changed {unit}: {known} ({ends})"
 
     def table(self) -> list[dict[str, str]]:
         """Return a row of texts for each attack: what it was run on, what it found, what is left, and its queries."""

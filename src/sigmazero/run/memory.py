@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -44,10 +45,15 @@ def out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(word in str(error) for word in _WORDS)
 
 
-def at_most(model: object, rows: int) -> int:
-    """Cap the batch size at the model's own `batch_size`."""
-    most = getattr(model, "batch_size", None)
-    return min(rows, most) if integer(most) and most else rows
+def at_most(model: object, rows: int, queries: int = 0) -> int:
+    """Cap the batch size at the model's own `batch_size`, and at what its limit suffices for at `queries` a row.
+
+    So little is lost when the limit ends a search: the batches before are done.
+    """
+    most: Any = getattr(model, "batch_size", None)
+    left: Any = getattr(model, "left", None)
+    rows = min(rows, most) if integer(most) and most else rows
+    return max(1, min(rows, left // queries)) if queries and integer(left) else rows
 
 
 def choose_batch_size(model: Model, problem: Problem, precision: Precision | None, owner: object = None) -> int:

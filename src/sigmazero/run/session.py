@@ -243,7 +243,9 @@ class Session:
             self._diagnostics.see_again(self._verifier.differences, self._verifier.missed, exact)
             return result
 
-        return self._cut(problem, asking, attack, known)
+        step = 2 if self.attack.needs == "gradients" else 1
+        most = self.attack.limit or problem.overhead + step * self.attack.iterations
+        return self._cut(problem, asking, attack, known, most)
 
     def _aimed(self, problem: Problem, logits: Tensor) -> Problem:
         """Let a search aim beyond the goal by what formats may disagree, by the logits of the clean inputs.
@@ -285,9 +287,17 @@ class Session:
         return replace(second, **spent | {"own": own})
 
     def _cut(
-        self, problem: Problem, rows: Tensor, work: Callable[[Tensor], Part], known: Tensor | None = None
+        self,
+        problem: Problem,
+        rows: Tensor,
+        work: Callable[[Tensor], Part],
+        known: Tensor | None = None,
+        queries: int = 0,
     ) -> Iterator[tuple[Tensor, Part]]:
-        """Do `work` on consecutive batches of the rows, but for known ones; try what does not fit again in halves."""
+        """Do `work` on consecutive batches of the rows, but for known ones; try what does not fit again in halves.
+
+        A model with a limit gets batches that this suffices for if a row takes so many `queries`.
+        """
         start = 0
         while start < len(rows):
             failure = None
@@ -299,7 +309,8 @@ class Session:
                     chosen = choose_batch_size(model, problem, hardware.precision, self.model)
                     self.size = at_most(self.model, chosen)
                 self._verifier.rows = self.size
-                part = rows[start : start + _even(len(rows), self.size, problem)]
+                size = at_most(self.model, self.size, queries)
+                part = rows[start : start + _even(len(rows), size, problem)]
                 if known is not None and bool(known[part].all()):
                     start += len(part)
                     continue

@@ -8,7 +8,7 @@ __all__ = ["assert_robust"]
 
 
 def assert_robust(model: object, data: Any, eps: int, at_least: float, **how: Any) -> Verdict:
-    """Fail unless this share of the rows stays right under eps changes; `how` is whatever else `sz.gate` takes.
+    """Fail unless this share of the rows stays right with at most eps changes; `how` is whatever else `sz.gate` takes.
 
     An error that `allow` does not name fails too: the figure would mean little.
 

@@ -52,7 +52,7 @@ def attack(
     """Find the fewest changes that fool a model.
 
     With --store, Ctrl-C keeps finished rows, the same command runs the rest, and images get a picture beside the store.
-    Exit code 1: rows were not answered; 3: the doctor found errors, so the numbers are not reliable.
+    Exit code 1: some rows were not answered (2: none was); 3: the doctor found errors, so the numbers are not reliable.
 
     \b
     Example:

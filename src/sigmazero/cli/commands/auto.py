@@ -161,6 +161,6 @@ def _show_cost(cascade: sz.SparseAutoAttack, rows: Rows) -> None:
     ]
     console.show(lines, left=["attack"])
     console.echo(
-        f"at most {total:,} queries a row, {total * n:,} in all, about {duration(total * n * each)} here; "
-        "less for every row that is fooled; nothing was run"
+        f"at most {total:,} queries a row, {total * n:,} in all; the model alone takes about "
+        f"{duration(total * n * each)} for them here; less for every row that is fooled; nothing was run"
     )

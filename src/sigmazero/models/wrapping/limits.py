@@ -73,6 +73,13 @@ class LimitedModel(KnownModel):
         """Return the model itself."""
         return self._model[0]
 
+    @property
+    def left(self) -> int | None:
+        """Return how many more rows it answers; None if there is no limit."""
+        if self.max_queries is None:
+            return None
+        return (self.max_queries - self.queries.asked) // int(getattr(self.model, "cost", 1))
+
     def forward(self, x: Tensor) -> Tensor:
         """Return scores."""
         if x.is_cuda and torch.cuda.is_current_stream_capturing():
@@ -104,7 +111,8 @@ class LimitedModel(KnownModel):
         cost, attempt = len(x) * getattr(self.model, "cost", 1), 1
         if self.max_queries is not None and self.queries.asked + cost > self.max_queries:
             raise OutOfQueries(
-                f"max_queries={self.max_queries}: {self.queries.asked} were asked, {cost} more are too many"
+                f"max_queries={self.max_queries}: {self.queries.asked} were asked, {cost} more are too many; "
+                "allow more, or attack fewer rows or with fewer queries each"
             )
         parameter = next(self.model.parameters(), None) if isinstance(self.model, nn.Module) else None
         while True:
