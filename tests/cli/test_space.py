@@ -89,6 +89,14 @@ def test_draft_and_check(sigmazero, folder):
     assert grey == ["# every pixel goes from 0 to 1 in steps of 1/255", f"grid = {1 / 255}"]
 
 
+def test_the_notes_of_a_table_are_no_space(sigmazero, folder):
+    (folder / "own.csv").write_text("age,y\n1,0\n2,1\n")
+    (folder / "own.toml").write_text('label = "y"\n')
+    done = sigmazero("space", "check", "own.toml", "own.csv")
+    assert done.exit_code == 2
+    assert "own.toml: holds the notes of a table, not a space; give own.space.toml" in done.stderr
+
+
 @pytest.mark.parametrize("door", [*DOORS, "check", "run"])
 def test_misuse_is_one_line_at_every_door(sigmazero, folder, door):
     (folder / "typo.toml").write_text(loans.SPACE.replace('["job=clerk",', '["job=clrek",'))

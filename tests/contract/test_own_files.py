@@ -10,7 +10,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 from torch import nn
 
 import sigmazero as sz
@@ -151,6 +151,29 @@ def test_a_pipeline_that_takes_no_missing_values_names_the_line_to_write(tmp_pat
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=r"people.csv has missing values.*keep_missing = false in people.toml"):
         sz.evaluate("m.joblib", "people.csv", "query-swap", steps=10)
+
+
+def days(frame):
+    return (pd.Timestamp("2024-01-01") - frame[["opened"]]).apply(lambda spans: spans.dt.days).join(frame["income"])
+
+
+@pytest.mark.parametrize("gaps", [True, False])
+def test_a_pipeline_that_fails_on_dates_as_texts_keeps_its_own_error(tmp_path, monkeypatch, gaps):
+    opened = pd.Timestamp("2020-01-01") + pd.to_timedelta(np.arange(60) * 7, "D")
+    frame = pd.DataFrame({"opened": opened, "income": [np.nan if gaps else 0.5, *range(59)]})
+    loan = np.where(opened.year > 2020, "yes", "no")
+    pipeline = make_pipeline(FunctionTransformer(days), HistGradientBoostingClassifier()).fit(frame, loan)
+    joblib.dump(pipeline, tmp_path / "m.joblib")
+    frame.assign(loan=loan).to_csv(tmp_path / "loans.csv", index=False)
+    (tmp_path / "loans.toml").write_text('label = "loan"\n')
+    monkeypatch.chdir(tmp_path)
+    words = r'the model fails on its rows \(TypeError: .*test_own_files.py, line.*parse_dates = \["opened"\]'
+    with pytest.raises(ValueError, match=words):
+        sz.evaluate("m.joblib", "loans.csv", "query-swap", steps=10)
+    (tmp_path / "loans.toml").write_text('label = "loan"\n[read]\nparse_dates = ["opened"]\n')
+    assert sz.evaluate("m.joblib", "loans.csv", "query-swap", steps=10, store="a.db").records()[0]["samples"] == 60
+    done = run_command("attack", "m.joblib", "loans.csv", "--trust-code", "--target", 7)
+    assert (done.code, "m.joblib knows classes 0 to 1 (no, yes)" in done.stderr) == (2, True)
 
 
 def test_rows_that_a_model_does_not_take_are_left_out_and_counted(tmp_path):

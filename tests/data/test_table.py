@@ -239,6 +239,20 @@ def test_a_draft_loads_and_says_what_the_table_shows(tmp_path):
     assert load(path).ids.tolist() == [2, 3, 4]
 
 
+def test_a_draft_suggests_to_read_dates(tmp_path):
+    days = [f"{k % 28 + 1:02}" for k in range(60)]
+    lines = [f"2020-01-{d},{f'2021-02-{d} 10:00' if k % 2 else ''},{k}-x,{k % 2}" for k, d in enumerate(days)]
+    path = put(tmp_path, "\n".join(["opened,seen,id,y", *lines]), None)
+    text = draft(path)
+    assert '[read]\nparse_dates = ["opened", "seen"]' in text
+    (tmp_path / "own.toml").write_text(text)
+    assert [column.unit for column in load(path).table.columns] == ["D", "s", ""]
+    path = put(tmp_path, "\n".join(["opened,y", "soon,0", *(f"2020-01-{k + 1:02},1" for k in range(9))]), None)
+    (tmp_path / "own.toml").unlink()
+    assert 'most of their texts are dates; once all are: [read] parse_dates = ["opened"]' in draft(path)
+    assert "\n[read]" not in draft(path)
+
+
 def test_classes_are_sorted_as_the_numbers_they_are(tmp_path):
     text = "age,class\n1,10\n2,9\n3,10\n"
     rows = load(put(tmp_path, text, 'label = "class"'))
@@ -253,7 +267,7 @@ def test_classes_are_sorted_as_the_numbers_they_are(tmp_path):
         ("label = 3", "own.toml.*label"),
         ("drop = []", "own.toml.*label"),
         ('label = "loan"\nsplitt = 3', "own.toml:2.*splitt"),
-        ('label = "laon"', "own.csv: there is no column 'laon'; it has age, job"),
+        ('label = "laon"', "own.csv: there is no column 'laon'; did you mean 'loan'. there are age, job"),
         ('label = "loan"\ndrop = ["x"]', "there is no column 'x'"),
         ('label = "loan"\n[split]\ncolumn = "split"', "part"),
         ('label = "loan"\n[categories]\njob = 3', "job"),
@@ -263,8 +277,10 @@ def test_classes_are_sorted_as_the_numbers_they_are(tmp_path):
         (NOTES.replace('part = "test"', 'part = "x"'), "'x'"),
         ('label = "loan"\ndrop = ["age", "job", "sex", "gain", "split"]', "no column is left"),
         ("label =", "own.toml"),
-        (NOTES + "[change.x]\ncost = 3", "'x'"),
-        (NOTES + "[change.age]\ncots = 3", "'cots'"),
+        (NOTES + "[change.aeg]\ncost = 3", "own.toml: change: there is no column 'aeg'; did you mean 'age'"),
+        (NOTES + "[change.age]\ncots = 3", "own.toml: change of 'age': there is no 'cots'; did you mean 'cost'"),
+        (NOTES + '[change.age]\ndirection = "upp"', "own.toml: change: direction='upp' of feature 'age'"),
+        (NOTES + "[change.age]\ncost = -3", "own.toml: change: cost=-3 of feature 'age'"),
     ],
 )
 def test_notes_that_cannot_be_right(tmp_path, notes, words):

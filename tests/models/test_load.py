@@ -1,3 +1,4 @@
+import importlib
 import sys
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -7,6 +8,8 @@ import numpy as np
 import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 from torch import nn
 
 import sigmazero as sz
@@ -125,6 +128,22 @@ def test_a_pickle_runs_only_where_it_is_trusted(tmp_path):
     assert model(torch.from_numpy(x)).argmax(1).tolist() == y.tolist()
     with pytest.raises(FileNotFoundError):
         load(tmp_path / "other.joblib", trust_code=True)
+
+
+def test_a_pickle_finds_the_modules_beside_it(tmp_path, monkeypatch):
+    (tmp_path / "days_of_loans.py").write_text("def plain(x):\n    return x\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    step = FunctionTransformer(importlib.import_module("days_of_loans").plain)
+    x, y = np.eye(4).repeat(3, 0), np.arange(4).repeat(3)
+    joblib.dump(make_pipeline(step, LogisticRegression()).fit(x, y), tmp_path / "model.joblib")
+    monkeypatch.setattr(sys, "path", sys.path[1:])
+    monkeypatch.delitem(sys.modules, "days_of_loans")
+    assert load(tmp_path / "model.joblib", trust_code=True)(torch.from_numpy(x)).argmax(1).tolist() == y.tolist()
+    monkeypatch.delitem(sys.modules, "days_of_loans")
+    (tmp_path / "days_of_loans.py").unlink()
+    importlib.invalidate_caches()
+    with pytest.raises(ModuleNotFoundError, match=r"model\.joblib needs the module 'days_of_loans'; put days_of_loans"):
+        load(tmp_path / "model.joblib", trust_code=True)
 
 
 @pytest.mark.shared

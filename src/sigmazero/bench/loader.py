@@ -21,6 +21,7 @@ from sigmazero import data, models
 from sigmazero.bench.identity import describe_model
 from sigmazero.bench.plan import DataSpec, ModelSpec, Question, is_code
 from sigmazero.core.attack import Attack
+from sigmazero.core.messages import shown
 from sigmazero.core.model import logits_in
 from sigmazero.core.parameters import NamedModel
 from sigmazero.data import DataError, Rows
@@ -202,7 +203,8 @@ class Loader:
         with torch.no_grad():
             classes = logits_in(network(rows.images[:1].to(self.device))).shape[1]
         if isinstance(target, int) and target >= classes:
-            raise ValueError(f"target = {target}: {question.model.name} knows classes 0 to {classes - 1}")
+            names = f" ({', '.join(map(shown, rows.classes[:20]))})" if rows.classes else ""
+            raise ValueError(f"target = {target}: {question.model.name} knows classes 0 to {classes - 1}{names}")
         rows = without_target(rows, target)
         return rows, targets(rows, target, classes, question.seed)
 

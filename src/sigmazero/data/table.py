@@ -16,6 +16,7 @@ A file needs notes beside it that say what its columns are, `adult.toml` for `ad
 
 from __future__ import annotations
 
+import difflib
 import gzip
 import json
 import re
@@ -33,12 +34,14 @@ from torch import Tensor, nn
 
 from sigmazero.core import toml
 from sigmazero.core.extras import require
+from sigmazero.core.inputs import hint
 from sigmazero.core.messages import shown, warn_caller
 from sigmazero.data.rows import Array, DataError, MissingData, MissingNotes, Rows, Source, class_places, reading
 from sigmazero.spaces.rules import Rule
 from sigmazero.spaces.space import MISSING, Space
 
-ENDINGS = (".csv", ".csv.gz", ".arff", ".arff.gz", ".parquet")
+CSV = (".csv", ".csv.gz")
+ENDINGS = (*CSV, ".arff", ".arff.gz", ".parquet")
 EXACT = 1 << 24  # whole numbers up to here have a float32 of their own
 EXACT_DOUBLE = 1 << 53
 MAX_WORDS = 1000
@@ -164,15 +167,23 @@ class Table:
     parts: Array | None = field(default=None, repr=False)
     part: str | None = None
     space_file: Space | None = field(default=None, repr=False)
+    notes: str | None = field(default=None, repr=False)  # the file that says what may change
 
     def __post_init__(self) -> None:
         """Refuse changes of columns that are not there."""
         names = [str(column.name) for column in self.columns]
         for key, options in self.change.items():
             if key not in names:
-                raise DataError(f"{self.name}: change: there is no column {key!r}; there are {', '.join(names[:20])}")
+                raise DataError(f"{self._where}: change: {_no_column(key, names)}")
             if wrong := [option for option in options if option not in OPTIONS]:
-                raise DataError(f"change of {key!r}: there is no {wrong[0]!r}; allowed: {', '.join(OPTIONS)}")
+                raise DataError(
+                    f"{self._where}: change of {key!r}: there is no {wrong[0]!r}; {hint(str(wrong[0]), OPTIONS)}"
+                )
+
+    @property
+    def _where(self) -> str:
+        """Name what says what may change, for errors."""
+        return self.notes or self.name
 
     @classmethod
     def from_frame(
@@ -226,12 +237,13 @@ class Table:
         if not has_text(about) and "label" not in options:
             raise MissingNotes(str(place), about.name)
         arguments = {**(_read_notes(about) if has_text(about) else {}), **options}
+        change = arguments.pop("change", None) or {}
         frame = read_frame(place, arguments.pop("missing", None), arguments.pop("read", {}))
         table = cls.from_frame(frame, name=place.name, **arguments)
         space = space_beside(place)
-        if space is not None and table.change:
+        if space is not None and change:
             raise DataError(f"{about}: has change, and there is a space file too; say it in one place")
-        return replace(table, space_file=space)
+        return replace(table, change=change, space_file=space, notes=None if "change" in options else str(about))
 
     def __len__(self) -> int:
         """Count the rows."""
@@ -306,7 +318,7 @@ class Table:
         try:
             return Space(names=self.features, one_hot=one_hot, tied=tied, rules=rules, likely=self._likely(), **given)
         except ValueError as error:
-            raise DataError(f"change: {error}") from None
+            raise DataError(f"{self._where}: change: {str(error).removeprefix('space: ')}") from None
 
     def _likely(self) -> dict[str, list[float]]:
         """Return values that the table shows of each number that has many: a search tries them."""
@@ -501,6 +513,18 @@ def _widened(values: Array, exact: Array) -> Array:
     return found
 
 
+def date_shares(frame: Any) -> dict[str, float]:
+    """Return, of each text column whose texts are mostly ISO dates, the share that are."""
+    found = {}
+    for name in frame.columns[[kind.kind not in "biufcMm" for kind in frame.dtypes]]:
+        texts = frame[name].dropna().astype(str)
+        written = texts[texts.str.fullmatch(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?")]
+        dates = _pandas().to_datetime(written, errors="coerce", format="ISO8601").notna().sum()
+        if 2 * dates > len(texts):
+            found[str(name)] = float(dates / len(texts))
+    return found
+
+
 def _text(value: Any) -> str:
     """Write a value as people do: a whole number without its point.
 
@@ -535,7 +559,13 @@ def _say_left_out(keep: Array, why: str, where: str) -> None:
 
 def _check_column(frame: Any, name: Any, where: str) -> None:
     if name not in frame.columns:
-        raise DataError(f"{where}: there is no column {name!r}; it has {', '.join(map(shown, frame.columns[:20]))}")
+        raise DataError(f"{where}: {_no_column(name, list(map(shown, frame.columns)))}")
+
+
+def _no_column(name: Any, names: Sequence[str]) -> str:
+    near = difflib.get_close_matches(str(name), names, 1)
+    guess = f"did you mean {near[0]!r}? " if near else ""
+    return f"there is no column {name!r}; {guess}there are {', '.join(names[:20])}"
 
 
 def _pandas() -> Any:
@@ -661,6 +691,13 @@ def _read_notes(path: Path) -> dict[str, Any]:
         raise DataError(str(error)) from None
 
 
+def _date_lines(dates: list[str], partly: list[str]) -> list[str]:
+    """Suggest that columns are read as dates; a comment for those that have other texts too."""
+    wanted = [f"parse_dates = {json.dumps(names, ensure_ascii=False)}" for names in (dates, partly)]
+    lines = ["", "[read]", f"{wanted[0]}  # leave it out if the model takes these dates as texts"] if dates else []
+    return [*lines, "", f"# most of their texts are dates; once all are: [read] {wanted[1]}"] if partly else lines
+
+
 def draft(path: str | Path) -> str:
     """Write a TOML to correct: the notes about a table that has none beside it, else the space of one that has."""
     place = Path(path).expanduser()
@@ -686,10 +723,13 @@ def draft(path: str | Path) -> str:
         fit = [f"fit = {text(part)}" for part in parts_here if part.lower().startswith("train")]
         tested = next((part for part in parts_here if part.lower() == "test"), parts_here[-1])
         lines += ["", "[split]", f"column = {text(split)}", f"part = {text(tested)}", *fit]
+    shares = date_shares(frame[names].drop(columns=label)) if place.name.lower().endswith(CSV) else {}
+    dates = [name for name, share in shares.items() if share == 1]
+    lines += _date_lines(dates, [name for name in shares if name not in dates])
     lines += ["", "[categories]"]
     every = np.ones(len(frame), dtype=bool)
     for name in names:
-        if name != label and not frame[name].isna().all():
+        if name != label and name not in dates and not frame[name].isna().all():
             column = _column(frame[name], False, None, every, str(place))
             if column.kind == "category":
                 lines.append(f"{text(str(name))} = {text([_text(word) for word in column.words])}")

@@ -186,12 +186,20 @@ def _exported(path: Path, device: str | torch.device) -> nn.Module:
 def _unpickled(path: Path, trust_code: bool) -> Any:
     if not trust_code:
         raise ValueError(f"loading {path} may run code of its maker; if you trust it, say trust_code=True")
+    if path.suffix.lower() == ".keras":
+        read = importlib.import_module("keras").models.load_model
+    else:
+        read = require("joblib", "data", f"the pickle {path.name}").load
+    folder = path.resolve().parent
+    _make_importable(folder)
     try:
-        if path.suffix.lower() == ".keras":
-            return importlib.import_module("keras").models.load_model(path)
-        return require("joblib", "data", f"the pickle {path.name}").load(path)
-    except ImportError:
-        raise  # it names what is missing
+        with _no_bytecode():
+            return read(path)
+    except ModuleNotFoundError as error:
+        package, _, inner = str(error.name).partition(".")
+        own = f"put {package}.py into {folder}, or install it"
+        fix = f"install the {package} that it was saved with" if inner else own
+        raise ModuleNotFoundError(f"{path} needs the module {error.name!r}; {fix}", name=error.name) from error
     except Exception as error:
         raise ValueError(f"{path} cannot be loaded ({type(error).__name__}: {one_line(error)})") from error
 
@@ -248,10 +256,10 @@ def _make_importable(folder: Path) -> None:
 
 @contextmanager
 def _user_code(place: str, file: str | None, fix: str) -> Iterator[None]:
-    """Run a user's code without writing compiled files beside it; report any error with its file and line."""
-    written, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    """Run a user's code; report any error with its file and line."""
     try:
-        yield
+        with _no_bytecode():
+            yield
     except ImportError:
         raise  # it names what is missing
     except Exception as error:
@@ -260,5 +268,13 @@ def _user_code(place: str, file: str | None, fix: str) -> Iterator[None]:
             lines = [error.lineno]
         where = f" (line {lines[-1]})" if lines else ""
         raise ValueError(f"{place} failed: {type(error).__name__}: {error}{where}; {fix}") from error
+
+
+@contextmanager
+def _no_bytecode() -> Iterator[None]:
+    """Write no compiled files beside a user's code."""
+    written, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        yield
     finally:
         sys.dont_write_bytecode = written

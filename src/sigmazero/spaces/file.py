@@ -116,7 +116,12 @@ def read(path: str | Path) -> Space:
 
 def parse(text: str, path: str | Path = "space") -> Space:
     """Return the space in the text of such a file; `path` is its name in errors."""
-    tables = toml.parse(text, SpaceFile, str(path))
+    values = toml.load(text, str(path))
+    if "label" in values:
+        beside = Path(path).with_suffix(".space.toml").name
+        fix = f"give {beside}, which `sigmazero space draft` of the table drafts"
+        raise ValueError(f"{path}: holds the notes of a table, not a space; {fix}")
+    tables = toml.check(values, SpaceFile, text, str(path))
     try:
         return build(tables)
     except ValueError as error:

@@ -1,6 +1,7 @@
 """`sz.wrap`: make a model of any library one that attacks can call; the package of its type decides how."""
 
 import inspect
+import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,10 +15,11 @@ from torch import nn
 
 from sigmazero.core.extras import require
 from sigmazero.core.inputs import hint
+from sigmazero.core.messages import describe
 from sigmazero.core.oracle import Model
 from sigmazero.data import Rows, Table
 from sigmazero.data.rows import class_places
-from sigmazero.data.table import is_table, notes_of
+from sigmazero.data.table import date_shares, is_table, notes_of
 from sigmazero.models.normalize import Statistics, parse_normalize
 from sigmazero.models.wrapping.base import Gives
 from sigmazero.models.wrapping.libraries import KINDS, METHODS, SklearnModel, as_fitted, is_estimator
@@ -140,7 +142,10 @@ def for_data(model: Any, data: Any) -> tuple[Any, Any]:
         return model, data
     if isinstance(data, Rows):
         return wrap(inner, table=table), data
-    table = table if _takes(inner, table) else table.without_missing()
+    wrapped = wrap(inner, table=table)
+    if _takes_gaps(wrapped, table):
+        return wrapped, table
+    table = table.without_missing()
     return wrap(inner, table=table), table
 
 
@@ -150,19 +155,35 @@ def on_table(model: nn.Module, path: str | Path) -> nn.Module:
     if inner is None:
         return model
     table = Table.read(path)
-    if not _takes(inner, table):
+    wrapped = wrap(inner, table=table)
+    if not _takes_gaps(wrapped, table):
         notes = notes_of(Path(path)).name
         raise ValueError(f"{path} has missing values, which its model refuses; write keep_missing = false in {notes}")
-    return wrap(inner, table=table)
+    return wrapped
 
 
-def _takes(estimator: Any, table: Table) -> bool:
-    """Tell whether an estimator can be asked about the missing values of a table, if it has some."""
-    gaps = table.frame.loc[table.frame.isna().any(axis=1).to_numpy()].head(8)
+def _takes_gaps(model: nn.Module, table: Table) -> bool:
+    """Tell whether an estimator takes the missing values of a table; raise the error of one that takes no row of it."""
+    gaps = table.frame.isna().any(axis=1).to_numpy()
+    errors = [_refusal(model, table.frame.loc[some].head(8)) for some in (gaps, ~gaps) if some.any()]
+    error = errors[-1]  # of rows without missing values, where there are some
+    if error is None:
+        return errors[0] is None
+    dates = json.dumps(list(date_shares(table.frame)) or ["COLUMN"], ensure_ascii=False)
+    raise ValueError(
+        f"{table.name}: the model fails on its rows ({describe(error)}); it gets the columns as the table has them: "
+        f"where it takes dates, write [read] parse_dates = {dates} in the notes of the CSV file"
+    ) from error
+
+
+def _refusal(model: nn.Module, rows: Any) -> Exception | None:
+    """Return the error of an estimator that is asked about rows of a table; None where it answers."""
     try:
-        return not len(gaps) or estimator.predict(as_fitted(estimator, gaps)) is not None
-    except (ValueError, TypeError):
-        return False
+        if isinstance(model, SklearnModel):
+            model.answer(as_fitted(model.model, rows))
+    except Exception as error:  # steps of a pipeline are anybody's code
+        return error
+    return None
 
 
 def _estimator(model: Any) -> Any:
