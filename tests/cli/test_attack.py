@@ -104,6 +104,10 @@ def test_samples_go_to_a_table_and_rows_that_are_not_shown_are_named(sigmazero, 
         (("-o", "mine.npz"), "would overwrite mine.npz"),
         (("-o", "a.npz", "--attack", "fmn", "--attack", "vfga"), "one --attack"),
         (("--batch-size", "0"), "batch_size=0"),
+        (("--budget", "-3"), "budget=-3 must be a whole number of changes, 0 or more; leave it out"),
+        (("--weights", "nt.pt"), "nt.pt: no such file of weights; check the path"),
+        (("--bounds", "255", "0"), "the lower bound lies above the upper bound: 255 above 0; swap them"),
+        (("--bounds", "0", "0.5"), "bounds=(lower, upper) (on the command line: --bounds lower upper)"),
         (("--allow", "SZ999"), "SZ999"),
     ],
 )
@@ -112,6 +116,15 @@ def test_wrong_options_are_named(sigmazero, own, more, said):
     assert done.exit_code == 2, done.output
     assert said in done.stderr
     assert done.stderr.count("error: ") == done.stderr.count("\n") == 1
+
+
+def test_wrong_data_is_named_with_the_fix(sigmazero, own):
+    done = sigmazero("attack", "net.py:build", "min.npz")
+    assert "min.npz: no such file; did you mean mine.npz? " in done.stderr
+    assert "(on the command line: sigmazero list datasets)" in done.stderr
+    np.savez("bytes.npz", images=np.linspace(0, 255, 120).reshape(2, 3, 4, 5), labels=np.arange(2))
+    done = sigmazero("attack", "net.py:build", "bytes.npz")
+    assert "give bounds=(0, 255) (on the command line: --bounds 0 255)" in done.stderr
 
 
 def test_what_was_found_before_a_limit_ended_is_kept_and_the_rest_is_named(sigmazero, own, monkeypatch):

@@ -170,6 +170,18 @@ def test_it_prints_a_sentence_and_a_table(attacks, how):
         assert shown.agrees(known[best][word]), word
 
 
+def test_one_line_says_what_it_is(tmp_path):
+    kept = sz.evaluate(MODEL, (X, Y), ATTACKS, steps=3, store=tmp_path / "s.db")
+    assert repr(kept) == f"<Evaluation of sigma-zero, fmn: {len(X)} samples, in {tmp_path / 's.db'}>"
+    assert str(kept.verify()) == f"{2 * len(X)} rows checked, 0 disagreements"
+    (tmp_path / "s.db").unlink()
+    assert repr(kept) == f"<Evaluation in {tmp_path / 's.db'}, which cannot be read>"
+    assert (
+        repr(sz.evaluate(MODEL, (X, Y), steps=3))
+        == f"<Evaluation of sigma-zero: {len(X)} samples, in a temporary file>"
+    )
+
+
 def test_figures_as_a_frame_and_a_drawing():
     done = sz.evaluate(MODEL, (X, Y), ATTACKS, steps=20)
     frame = done.to_pandas(ks=[3])

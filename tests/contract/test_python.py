@@ -343,5 +343,15 @@ def test_the_reference_page_runs_and_lists_every_option(tmp_path, monkeypatch, c
     assert set(re.findall(r"`(?:sz\.)?(\w+)`", text)) >= {*FUNCTIONS, *CLASSES}
 
 
+@pytest.mark.parametrize(
+    ("section", "kind"), [("What a result says", sz.Result), ("Several attacks, several models", sz.Evaluation)]
+)
+def test_the_reference_page_names_methods_that_exist(section, kind):
+    text = PAGE.read_text(encoding="utf-8").split(f"## {section}\n")[1].split("\n## ")[0]
+    named = re.findall(r"`(?:result\.)?(\w+)\(\)`", text)
+    assert named
+    assert [name for name in named if not callable(getattr(kind, name, None))] == []
+
+
 def test_the_signatures_of_type_checkers_are_current():
     assert signatures.STUB.read_text(encoding="utf-8") == signatures.stub(), "write: python -m scripts.signatures"

@@ -101,6 +101,8 @@ def test_damaged_files(tmp_path, damage, message):
         load(path)
     with pytest.raises(MissingData, match="no such file"):
         load(tmp_path / "absent.npz")
+    with pytest.raises(MissingData, match=r"did you mean .*own\.npz\? check the path"):
+        load(tmp_path / "owm.npz")
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.bool_, np.int64, np.float64])

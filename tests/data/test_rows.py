@@ -1,6 +1,7 @@
 """Rows and how they are chosen."""
 
 import random
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,6 +15,14 @@ from sigmazero.spaces.space import Space
 def some_rows(n=6):
     images = torch.arange(n * 4, dtype=torch.float32).reshape(n, 1, 2, 2) / 100
     return Rows(images, torch.arange(n) % 3, torch.arange(n) + 100, "made up")
+
+
+def test_one_line_says_what_rows_are():
+    rows = Rows(torch.tensor([[[0.0, 0.25]], [[0.5, 1.0]]]), torch.tensor([0, 2]), torch.arange(2), "pets")
+    assert repr(rows) == "<Rows of pets: 2 of shape (1, 2), labels 0 to 2, values 0 to 1>"
+    named = replace(rows, classes=("cat", "cow", "dog"))
+    assert repr(named) == "<Rows of pets: 2 of shape (1, 2), 3 classes, values 0 to 1>"
+    assert repr(rows.select([])) == "<Rows of pets: 0 of shape (1, 2)>"
 
 
 def test_the_hash_sees_pixels_labels_shape_and_type_but_not_ids_or_name():

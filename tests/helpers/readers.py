@@ -68,6 +68,7 @@ HEADINGS: dict[str, tuple[str, int | None, float]] = {
     "samples": ("samples", None, 1),
     "clean": ("clean_accuracy", None, 0.01),
     "clean accuracy": ("clean_accuracy", None, 0.01),
+    "already wrong": ("already_wrong", None, 0.01),
     "median": ("median_l0", 1, 1),
     "median l0": ("median_l0", 1, 1),
     "mean": ("mean_l0", 2, 1),

@@ -233,7 +233,7 @@ def test_notebook(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Figure, "savefig", lambda self, file, **how: file.write(b"a picture"))
     html = run.result._repr_html_()
     read, shown = readers.read_notebook(html)
-    compare(read, run.known, "samples", "queries", *first(run))
+    compare(read, run.known, "samples", "already_wrong", "queries", *first(run))
     assert html.count("<img") == 1  # tests/judge/test_pictures.py has what is drawn
     assert not shown
 

@@ -36,6 +36,18 @@ def test_a_cascade_and_a_verdict_show_their_attacks_and_samples():
     assert "<img" not in type(verdict).model_validate_json(verdict.to_json())._repr_html_()
 
 
+def test_what_a_result_does_not_know_is_left_out(images):
+    """Neither the true classes nor the goal are in a result, so there is no clean accuracy."""
+    cells = re.findall(r">([^<]*)</t[hd]>", unescape(images._repr_html_()))
+    assert "clean accuracy" not in cells
+    assert "–" not in cells
+    assert cells[cells.index("already wrong") + 1] == "0.0 %"
+
+
+def test_plot_is_plot_curve(images):
+    assert images.plot(label="mine").get_legend().get_texts()[0].get_text() == "mine"
+
+
 def test_misuse_names_the_value(images):
     unknown = replace(images, x=None)
     with pytest.raises(ValueError, match="plot_examples"):

@@ -24,3 +24,11 @@ def test_names_are_kept(tmp_path):
         np.savez(tmp_path / "t.npz", **{**file, "about": np.array([1, 2], dtype=np.uint8)})
     with pytest.raises(ValueError, match="no result, or a damaged one"):
         sz.load_result(tmp_path / "t.npz")
+
+
+def test_what_is_no_result_is_named_with_the_fix(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"nope\.npz: no such file; name a file that Result\.save"):
+        sz.load_result(tmp_path / "nope.npz")
+    np.savez(tmp_path / "i.npz", images=np.zeros((2, 3)), labels=np.arange(2), names=np.array(["age", "gain", "sex"]))
+    with pytest.raises(ValueError, match=r"i\.npz is no result: it has no backwards; .*sz\.data\.load"):
+        sz.load_result(tmp_path / "i.npz")

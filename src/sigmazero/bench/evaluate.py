@@ -59,7 +59,7 @@ from sigmazero.report.sentence import sentences
 from sigmazero.spaces.space import Space
 from sigmazero.store.facts import CellInfo, Facts
 from sigmazero.store.merge import merge
-from sigmazero.store.store import Store
+from sigmazero.store.store import Store, StoreError
 
 # The attack for a model of each ability, where none is named.
 DEFAULT_ATTACK: dict[Ability, str] = {"gradients": "sigma-zero", "scores": "query-swap", "labels": "label-swap"}
@@ -191,6 +191,19 @@ class Evaluation:
         """Rebuild every adversarial example and ask the model again."""
         with Store(self.store) as store:
             return verify(store, self._loader, keys=self.keys)
+
+    def __repr__(self) -> str:
+        """Return one line: the attacks, the samples, and the file."""
+        where = f"in {self.store}" if self._scratch is None else "in a temporary file"
+        try:
+            with Store(self.store) as store:
+                labels = self._labels(store)
+        except (OSError, StoreError):
+            return f"<Evaluation {where}, which cannot be read>"
+        words = ", ".join(name for _, name in labels) or "no attacks"
+        rows = " or ".join(str(number) for number in sorted({info.rows for info, _ in labels})) or "no"
+        failed = f", {len(self.failed)} failed" if self.failed else ""
+        return f"<Evaluation of {words}: {rows} sample{'' if rows == '1' else 's'}{failed}, {where}>"
 
     def _repr_html_(self) -> str:
         """Show sentences, tables and, of images, some samples of the best attack in a notebook."""

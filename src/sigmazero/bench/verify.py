@@ -29,6 +29,7 @@ from sigmazero.core.model import logits_in
 from sigmazero.core.oracle import Model
 from sigmazero.core.problem import Problem
 from sigmazero.core.result import Outcome
+from sigmazero.report.formats import count
 from sigmazero.report.runs import TRANSFER
 from sigmazero.run.precision import Numbers, strictly
 from sigmazero.store.facts import ROUNDING, CellInfo, Facts, Trace, rounding_of, same_answers
@@ -74,6 +75,11 @@ class Verification:
     disagreements: list[Disagreement] = field(default_factory=list)
     skipped: list[Disagreement] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        """Return a sentence."""
+        skipped = f", {count(len(self.skipped), 'cell')} could not be checked" if self.skipped else ""
+        return f"{self.rows} rows checked, {len(self.disagreements)} disagreements{skipped}"
 
     def note(self, info: CellInfo, what: str) -> None:
         """Add a note about a cell."""

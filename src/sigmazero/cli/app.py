@@ -8,6 +8,7 @@
 """
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
@@ -123,7 +124,11 @@ def message(error: Exception, words: Sequence[str] = ()) -> str:
 
 
 def hint(error: Exception) -> str:
-    """Name the command or option that helps; the library does not know the command line."""
+    """Name the command or option that helps; the library does not know the command line.
+
+    >>> hint(ValueError("give bounds=(0, 255)"))
+    ' (on the command line: --bounds 0 255)'
+    """
     from sigmazero.data import MissingData, MissingNotes
     from sigmazero.models import MissingWeights
     from sigmazero.report.runs import MixtureError
@@ -134,9 +139,11 @@ def hint(error: Exception) -> str:
         case MissingNotes(table=str(table), notes=str(notes)):
             return f" (on the command line: sigmazero space draft {Path(table).name} > {notes})"
         case MissingData():
-            return " (SIGMAZERO_HOME names another folder)"
+            return " (on the command line: sigmazero list datasets)"
         case MixtureError():
             return " (on the command line: --mix)"
+        case ValueError() if found := re.search(r"\bbounds=\(([^\s,]+), ([^\s,]+)\)", str(error)):
+            return f" (on the command line: --bounds {found[1]} {found[2]})"
     return ""
 
 

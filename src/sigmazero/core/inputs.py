@@ -92,7 +92,7 @@ def make_problem(
     if not whole(seed):
         raise ValueError(f"seed={seed!r} must be a whole number")
     if budget is not None and not (whole(budget) and budget >= 0):
-        raise ValueError(f"budget={budget!r} must be a whole number of changes, 0 or more (None for no budget)")
+        raise ValueError(f"budget={budget!r} must be a whole number of changes, 0 or more; leave it out for no budget")
     check_inputs(x, getattr(space, "names", None))
     y = y if isinstance(y, Tensor) else torch.as_tensor(as_array(y, "labels"), device="cpu")
     check_labels(x, y)
@@ -190,8 +190,9 @@ def _ends(bounds: Bounds, x: Tensor) -> tuple[Tensor, Tensor]:
     except (TypeError, ValueError):
         raise ValueError(f"bounds={bounds!r} must be a pair (lower, upper), for example (0, 1)") from None
     lower, upper = _bound(least, "lower", x), _bound(most, "upper", x)
-    if (lower > upper).any():
-        raise ValueError("the lower bound lies above the upper bound for some feature; swap them")
+    if (wrong := lower > upper).any():
+        low, high = (float(each.expand_as(wrong)[wrong][0]) for each in (lower, upper))
+        raise ValueError(f"the lower bound lies above the upper bound: {low:g} above {high:g}; swap them")
     outside = ((x < lower) | (x > upper)).flatten(1).any(1)
     if outside.any():
         row = int(outside.nonzero()[0])

@@ -252,6 +252,10 @@ class Result:
             raise ValueError("this result does not know the clean inputs; give them to table.changes(x, x_adv, ids)")
         return table.changes(self.x.cpu(), self.x_adv.cpu(), self.ids)
 
+    def plot(self, ax: Any = None, *, label: str | None = None) -> Any:
+        """Call `plot_curve`."""
+        return self.plot_curve(ax, label=label)
+
     def plot_curve(self, ax: Any = None, *, label: str | None = None) -> Any:
         """Draw the share of samples fooled with at most k changes, with its 95 % band; return matplotlib's axes."""
         from sigmazero.report.notebook import plot_curve

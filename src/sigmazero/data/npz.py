@@ -10,6 +10,7 @@ An entry `names` names the features and makes the file a table: numbers in their
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,9 @@ WANTED = {*sum(PAIRS, ()), "layout", "names", "classes"}
 def read(path: Path, bounds: tuple[Any, Any] | None = None) -> Source:
     """Read images and labels of one `.npz` file; `bounds` are those of the values, [0, 1] unless given."""
     if not path.is_file():
-        raise MissingData(f"{path}: no such file; check the path, or give one of the names in sigmazero.data.DATASETS")
+        near = get_close_matches(path.stem, [each.stem for each in path.parent.glob("*.npz")], 1)
+        meant = f"did you mean {path.with_name(near[0] + path.suffix)}? " if near else ""
+        raise MissingData(f"{path}: no such file; {meant}check the path, or give the name of a data set")
     with reading(path, "save it again with numpy.savez, without objects"):
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             found, arrays = list(file.files), {name: file[name] for name in file.files if name in WANTED}

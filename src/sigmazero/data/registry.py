@@ -142,4 +142,7 @@ def first_match(folders: Iterable[Path], patterns: Iterable[str]) -> Path | None
 def missing(dataset: Dataset, data_dir: str | Path | None) -> MissingData:
     """Make the error for a data set whose files are nowhere: which files, where to put them, where to get them."""
     folder = search_dirs(data_dir)[0] / dataset.folders[0]
-    return MissingData(f"no files of {dataset.name}: put {dataset.needs} into {folder} (from {dataset.published})")
+    return MissingData(
+        f"no files of {dataset.name}: put {dataset.needs} into {folder} (from {dataset.published}); "
+        "SIGMAZERO_HOME names another folder"
+    )

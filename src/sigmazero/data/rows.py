@@ -11,7 +11,7 @@ import random
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -104,7 +104,7 @@ def reading(path: Path, fix: str = "the file is damaged, get it again") -> Itera
         raise DataError(f"{path}: cannot be read ({one_line(error)}); {fix}") from error
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Rows:
     """Inputs with their labels, and the row number of each in the data set called `name`.
 
@@ -123,7 +123,7 @@ class Rows:
     names: tuple[str, ...] | None = None
     classes: tuple[str, ...] | None = None
     scaled: bool = False
-    table: Any = field(default=None, repr=False)
+    table: Any = None
 
     def __post_init__(self) -> None:
         """Refuse tensors that do not describe the same rows."""
@@ -157,6 +157,16 @@ class Rows:
             raise DataError(f"{self.name}: {error}") from None
         if len(columns.rise) > 1:  # they would have to be chosen with the rows
             raise DataError(f"{self.name}: the space of a data set has one direction per feature, not per sample")
+
+    def __repr__(self) -> str:
+        """Return one line: the name, the number of rows, their shape, classes and range."""
+        shape = tuple(self.images.shape[1:])
+        if not self.images.numel():
+            return f"<Rows of {self.name}: {len(self)} of shape {shape}>"
+        low, high = (int(end(self.labels)) for end in (torch.min, torch.max))
+        classes = f"labels {low} to {high}" if self.classes is None else f"{len(self.classes)} classes"
+        values = f"values {float(self.images.min()):g} to {float(self.images.max()):g}"
+        return f"<Rows of {self.name}: {len(self)} of shape {shape}, {classes}, {values}>"
 
     def __len__(self) -> int:
         """Count the rows."""

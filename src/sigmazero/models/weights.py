@@ -146,7 +146,9 @@ def read(path: str | os.PathLike[str]) -> dict[str, Tensor]:
     Reading never runs code, but a file that was made to do harm may waste memory.
     """
     path = Path(path)
-    if path.exists() and not path.is_file():  # a store may name a device, which never ends
+    if not path.exists():
+        raise MissingWeights(f"{path}: no such file of weights; check the path, or leave the weights out")
+    if not path.is_file():  # a store may name a device, which never ends
         raise WeightsError(f"{path} is no regular file; name a file of weights")
     from safetensors.torch import load_file as load_safetensors  # later: it takes a while
 

@@ -14,7 +14,7 @@ from sigmazero.core.result import Result
 from sigmazero.report import spaces
 from sigmazero.report.figures import curves, pictures, style
 from sigmazero.report.figures.pictures import choose, is_image
-from sigmazero.report.formats import headings, sample_row
+from sigmazero.report.formats import NONE, headings, percent, sample_row
 from sigmazero.report.pages.render import render
 
 COLUMNS = (
@@ -93,7 +93,10 @@ def plot_changes(result: Result, x: Tensor | None, axis: Any, count: int) -> Any
 
 def as_html(result: Result) -> str:
     """Return a table of the figures, and some samples, as HTML for a notebook."""
-    figures = [{"": name, " ": text} for name, text in sample_row(result.samples(), result.budget, result.unit).items()]
+    row = sample_row(result.samples(), result.budget, result.unit)
+    # A result does not know the true classes, nor whether it was targeted: that gives no clean accuracy.
+    known = {"samples": row.pop("samples"), "already wrong": percent(result.summary()["already_wrong"])}
+    figures = [{"": name, " ": text} for name, text in (known | row).items() if text != NONE]
     return with_samples(repr(result).strip("<>"), figures, result)
 
 

@@ -20,6 +20,7 @@ from sigmazero.core.result import Result
 
 ABOUT = "about"  # the array with the JSON text: unit, budget, seconds, names, findings, record
 OWN = "own_"  # begins the names of the arrays of `Result.own`
+FIX = "name a file that Result.save or a command with --out wrote"
 NAMES = {field.name for field in fields(Result) if field.type in (Tensor, "Tensor")}  # in every result
 
 
@@ -43,7 +44,7 @@ def load_result(path: str | Path, device: torch.device | str = "cpu") -> Result:
     """Read the result in a file that `Result.save`, or a command with --out, wrote."""
     tensors = {name: value.to(device) for name, value in arrays(Path(path)).items()}
     if missing := sorted(NAMES - tensors.keys()):
-        raise ValueError(f"{path} is no result: it has no {missing[0]}; name a file that Result.save wrote")
+        raise ValueError(f"{path} is no result: it has no {missing[0]}; {FIX}, or read data with sz.data.load")
     columns: dict[str, Any] = {name: tensors[name] for name in {*NAMES, "judged", "x"} & tensors.keys()}
     own: dict[str, Any] = {name: tensors[f"{OWN}{name}"] for name in NAMES if f"{OWN}{name}" in tensors}
     about = _about(Path(path))
@@ -68,9 +69,10 @@ def record_of(path: str | Path) -> str | None:
 
 
 def arrays(path: Path) -> dict[str, Tensor]:
-    """Read all tensors in a file."""
+    """Read all tensors in a file; texts, such as the names of a table, are left out."""
     with _opened(path) as file:
-        return {name: torch.from_numpy(file[name]) for name in file.files if name != ABOUT}
+        found = {name: file[name] for name in file.files if name != ABOUT}
+        return {name: torch.from_numpy(values) for name, values in found.items() if values.dtype.kind != "U"}
 
 
 def _about(path: Path) -> dict[str, Any]:
@@ -80,6 +82,8 @@ def _about(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file; {FIX}")
     try:
         with np.load(path, allow_pickle=False) as file:
             yield file

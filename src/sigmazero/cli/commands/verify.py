@@ -40,7 +40,7 @@ def verify(
     wrong = [*verdict.disagreements, *verdict.skipped]
     warn_of([str(one) for one in wrong])
     warn_of([f"note: {note}" for note in verdict.notes])
-    echo(f"{verdict.rows} rows checked, {len(verdict.disagreements)} disagreements")
+    echo(str(verdict))
     if compared is not None:
         echo(f"{compared} rows run again")
     if verdict.survive_8bit is not None:
