@@ -238,7 +238,7 @@ class Certifier:
             raise ValueError("the model has one output; certify needs at least two classes")
         check_labels(self.problem, classes)
         self.method = None if self.attack is None else fitted(self.attack, QUERIES)
-        self.attacking, self.decided = False, 0  # what `words` says
+        self.doing, self.decided = "checking the model", 0  # what `words` says
         self.found = Certificates.new(x, self.up_to, self.problem.unit, known)
         exact_float32 = x.device.type == "cpu" and torch.get_float32_matmul_precision() == "highest"
         self.rounding = self.arithmetic == "float32" and exact_float32
@@ -283,8 +283,7 @@ class Certifier:
 
     def words(self) -> str:
         """Say what goes on, for a line of progress, without asking a device."""
-        what = "looking for examples first" if self.attacking else "proving"
-        return f"{what}, {self.decided} of {len(self.problem)} inputs decided"
+        return f"{self.doing}, {self.decided} of {len(self.problem)} inputs decided"
 
     @property
     def _block_size(self) -> int:
@@ -345,13 +344,12 @@ class Certifier:
         found.correct[block], found.lower[right] = correct, found.lower[right].clamp_min(1)
         found.lower[wrong], found.upper[wrong], found.x_adv[wrong] = 0, 0.0, problem.x[~correct]
         if self.method is not None:
-            self.attacking = True
+            self.doing = "looking for examples first"
             advance(FIRST * len(wrong))
         if self.method is not None and len(right):
             begin = time.perf_counter()
             self._attack(self.method, right, lambda amount: advance(FIRST * amount))
             found.seconds[right] = (time.perf_counter() - begin) / len(right)
-        self.attacking = False
         found.over_reals[block] |= not self.rounding
         found.done[block] = True
         _believe_examples(found.lower, found.upper, self.problem.ids)
@@ -364,6 +362,8 @@ class Certifier:
             rows = ((found.lower[block] == t) & (found.upper[block] > t) & ~progress.open).nonzero()[:, 0]
             if not len(rows):
                 continue
+            self.doing = f"proving that {t} {'change is' if t == 1 else 'changes are'} not enough"
+            advance(0)
             search = BranchAndBound(question, progress, strategy, batch=batch, limit=limit, end=self.end)
             for proved in search.run(rows):
                 self._compare()
