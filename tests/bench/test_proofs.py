@@ -196,6 +196,12 @@ def test_a_resumed_search_keeps_its_examples(tmp_path):
         assert len(store.examples(proof_key(network, "feature", Allowed(), rows))) == int(fooled.sum())
 
 
+def test_a_line_says_that_examples_are_looked_for_first(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("sigmazero.run.progress.LINE_EVERY", 0.001)
+    certified(tmp_path / "p.db", up_to=1, attack="sigma-zero", progress=True)
+    assert "certify: looking for examples first, 0 of 6 inputs decided (" in capsys.readouterr().err
+
+
 def test_an_example_that_fools_the_model_no_longer_is_not_believed(tmp_path):
     path = tmp_path / "p.db"
     network, rows, found = certified(path, up_to=1, attack="sigma-zero")

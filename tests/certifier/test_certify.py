@@ -12,7 +12,7 @@ from torch import nn
 
 import sigmazero as sz
 from sigmazero.certifier import certify as module
-from sigmazero.certifier.certify import _believe_examples
+from sigmazero.certifier.certify import Certifier, _believe_examples
 
 
 def tiny(seed: int = 0, features: int = 6) -> nn.Module:
@@ -59,6 +59,23 @@ def test_an_attack_first_spares_the_search():
     alone, after = (sz.certify(model, x, y, up_to=2, attack=attack) for attack in (None, "sigma-swap"))
     assert alone.lower.tolist() == after.lower.tolist()
     assert int(after.boxes.sum()) < int(alone.boxes.sum())
+
+
+def test_attack_and_proof_both_move_the_bar_and_say_what_goes_on():
+    model = tiny(1)
+    x, y = inputs(model)
+    y[0] = (y[0] + 1) % 3  # wrong as it is
+    moves: list[tuple[str, float]] = []
+    certifier = Certifier(model, x, y, up_to=2)
+    for _ in certifier.run(lambda amount: moves.append((certifier.words(), amount))):
+        pass
+    sought = [amount for words, amount in moves if words == "looking for examples first, 0 of 8 inputs decided"]
+    assert len(sought) > 10
+    assert sum(sought) == pytest.approx(4)
+    assert sum(amount for _, amount in moves) == pytest.approx(8)
+    said = [words.partition(",")[0] for words, _ in moves]
+    assert "proving that 1 change is not enough" in said
+    assert certifier.words().endswith(", 8 of 8 inputs decided")
 
 
 def test_pixels_count_once():
@@ -142,7 +159,11 @@ class Odd(nn.Module):
 @pytest.mark.parametrize(
     ("model", "shape", "message"),
     [
-        (nn.Sequential(nn.Linear(6, 3), nn.Sigmoid()), (6,), "aten.sigmoid"),
+        (
+            nn.Sequential(nn.Linear(6, 3), nn.Sigmoid()),
+            (6,),
+            r"sigmoid \(the operation aten\.sigmoid\.default\) is not",
+        ),
         (nn.Sequential(nn.Linear(6, 4), nn.Dropout(0.5), nn.Linear(4, 3)), (6,), "dropout is active"),
         (nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)), (6,), "batch norm is in training mode"),
         (Odd(lambda x: x[:, :3] * x[:, 3:]), (6,), "is not known here"),

@@ -80,7 +80,7 @@ def certify_into(
 
     stored, took = time.perf_counter(), 0.0
     try:
-        with bar("certify", len(rows), progress, "inputs", say=to_stderr) as advance:
+        with bar("certify", len(rows), progress, "inputs", certifier.words, to_stderr) as advance:
             for block in certifier.run(advance):
                 changed[block.cpu()] = True
                 begin = time.perf_counter()

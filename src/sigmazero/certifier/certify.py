@@ -18,15 +18,19 @@ from sigmazero.certifier.search import BranchAndBound, Progress, Strategy
 from sigmazero.certifier.subproblems import Question
 from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Unit
+from sigmazero.core.findings import render
 from sigmazero.core.hardware import Hardware
 from sigmazero.core.inputs import Bounds, make_problem
+from sigmazero.core.messages import warn_caller
 from sigmazero.core.problem import Problem, integer
 from sigmazero.models.wrapping import understood
+from sigmazero.run import Session
 from sigmazero.run.progress import Advance, bar
 
 Arithmetic = Literal["float32", "real"]
 STATUSES = ("exact", "proved", "open", "waiting")
 QUERIES = 300  # of the attack that goes first, by default
+FIRST = 0.5  # of an input's progress that this attack is
 MANY_STEPS = 100  # an attack with fewer has steps of many queries, and keeps its number of steps
 BLOCK = {"cpu": 10, "cuda": 256}  # inputs that are searched together
 NUMBERS = (2**21, 2**22)  # numbers in the forms, and in the subproblems, of one batch on a CPU
@@ -151,9 +155,10 @@ def certify(
     unit        "feature" counts every scalar, "pixel" a position once for all its channels
     bounds      the box: scalars, or tensors that broadcast to one sample
     mask        true where a feature may change
-    time_limit  seconds of search for one input, as its share of a batch; None for no limit
-    total_limit seconds for all inputs together; inputs not reached keep the status "waiting"
-    attack      runs first, so that no proof is tried where an example is known: an attack, its name, or None
+    time_limit  seconds of proving for one input, as its share of a batch; the attack is not counted; None for no limit
+    total_limit seconds for all inputs together, attack included; inputs not reached keep the status "waiting"
+    attack      looks for examples first, and nothing is tried that an example disproves: an attack, its name, or None
+                for none; sz.get("sigma-swap", queries=50) is a short one
     arithmetic  "float32": a proof also holds for the model's own rounding on a CPU, in any order of summation. Where
                 that cannot be shown it holds over the reals, and `over_reals` says so. "real": always over the reals
     progress    show a bar on a terminal
@@ -167,7 +172,7 @@ def certify(
     """
     options = (up_to, unit, bounds, mask, time_limit, total_limit, attack, arithmetic)
     certifier = Certifier(model, x, y, *options)
-    with bar("certify", len(x), progress, "inputs") as advance:
+    with bar("certify", len(x), progress, "inputs", certifier.words) as advance:
         for _ in certifier.run(advance):
             pass
     return certifier.found
@@ -233,6 +238,7 @@ class Certifier:
             raise ValueError("the model has one output; certify needs at least two classes")
         check_labels(self.problem, classes)
         self.method = None if self.attack is None else fitted(self.attack, QUERIES)
+        self.doing, self.decided = "checking the model", 0  # what `words` says
         self.found = Certificates.new(x, self.up_to, self.problem.unit, known)
         exact_float32 = x.device.type == "cpu" and torch.get_float32_matmul_precision() == "highest"
         self.rounding = self.arithmetic == "float32" and exact_float32
@@ -275,6 +281,10 @@ class Certifier:
         _believe_examples(found.lower, found.upper, self.problem.ids)
         found.done.copy_(found.lower > found.up_to)
 
+    def words(self) -> str:
+        """Say what goes on, for a line of progress, without asking a device."""
+        return f"{self.doing}, {self.decided} of {len(self.problem)} inputs decided"
+
     @property
     def _block_size(self) -> int:
         return BLOCK.get(self.problem.x.device.type, 256)
@@ -283,12 +293,20 @@ class Certifier:
         """Certify block by block; yield the rows of a block whenever something may be known about them."""
         self._compare()
         rows = (~self.found.done).nonzero()[:, 0]
-        advance(len(self.problem) - len(rows))
+        self.decided = len(self.problem) - len(rows)
+        advance(self.decided)
+        share = 1.0 if self.method is None else 1 - FIRST
         for block in torch.split(rows, self._block_size):
             if time.perf_counter() > self.end:
                 return
-            yield from self._block(block)
-            advance(len(block))
+            left = len(block)
+            for known in self._block(block, advance):
+                still = int((~(self.found.exact | (self.found.lower > self.up_to))[block]).sum())
+                self.decided += left - still
+                advance(share * (left - still))
+                left = still
+                yield known
+            advance(share * left)
 
     @cached_property
     def _checks(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -314,17 +332,23 @@ class Certifier:
                     check_output(self.model(points[k : k + 1]), expected[k : k + 1], allowed[k : k + 1])
             check_output(self.model(points), expected, allowed)
 
-    def _block(self, block: Tensor) -> Iterator[Tensor]:
-        """Certify some inputs, one change more at a time; yield them before the search and whenever it reports."""
+    def _block(self, block: Tensor, advance: Advance) -> Iterator[Tensor]:
+        """Certify some inputs, one change more at a time; yield them before the search and whenever it reports.
+
+        The attack, if there is one, moves the bar by its share of the inputs.
+        """
         problem, found = self.problem.take(block), self.found
         with torch.no_grad():
             correct = self.model(problem.x).argmax(1) == problem.y
         right, wrong = block[correct], block[~correct]
         found.correct[block], found.lower[right] = correct, found.lower[right].clamp_min(1)
         found.lower[wrong], found.upper[wrong], found.x_adv[wrong] = 0, 0.0, problem.x[~correct]
+        if self.method is not None:
+            self.doing = "looking for examples first"
+            advance(FIRST * len(wrong))
         if self.method is not None and len(right):
             begin = time.perf_counter()
-            self._attack(self.method, right)
+            self._attack(self.method, right, lambda amount: advance(FIRST * amount))
             found.seconds[right] = (time.perf_counter() - begin) / len(right)
         found.over_reals[block] |= not self.rounding
         found.done[block] = True
@@ -338,6 +362,8 @@ class Certifier:
             rows = ((found.lower[block] == t) & (found.upper[block] > t) & ~progress.open).nonzero()[:, 0]
             if not len(rows):
                 continue
+            self.doing = f"proving that {t} {'change is' if t == 1 else 'changes are'} not enough"
+            advance(0)
             search = BranchAndBound(question, progress, strategy, batch=batch, limit=limit, end=self.end)
             for proved in search.run(rows):
                 self._compare()
@@ -351,18 +377,23 @@ class Certifier:
                 _believe_examples(found.lower, found.upper, self.problem.ids)
                 yield block
 
-    def _attack(self, attack: Attack, rows: Tensor) -> None:
+    def _attack(self, attack: Attack, rows: Tensor, advance: Advance) -> None:
         """Find upper bounds by the attack."""
         problem, found = self.problem.take(rows), self.found
         least, most = problem.domain.user_lower, problem.domain.user_upper
         how: dict[str, Any] = {"bounds": (least.amin(0), most.amax(0)), "unit": problem.unit, "ids": problem.ids}
         how["mask"] = least < most if problem.domain.per_sample else None
-        result = attack.run(self.model, problem.x, problem.y, hardware=FOLDED, **how)
-        changes = torch.where(result.success, result.changes.double(), math.inf)
-        better = changes < found.upper[rows]
-        found.upper[rows[better]], found.x_adv[rows[better]] = changes[better], result.x_adv[better]
-        with torch.no_grad():
-            self.network.compare(self.model(result.x_adv), result.x_adv)
+        with Session(attack, self.model, FOLDED) as session:
+            for places, result in session.batches(make_problem(problem.x, problem.y, **how), advance):
+                if not len(places):  # all rows of the batch are searched again later
+                    continue
+                changes = torch.where(result.success, result.changes.double(), math.inf)
+                better, mine = changes < found.upper[rows[places]], rows[places]
+                found.upper[mine[better]], found.x_adv[mine[better]] = changes[better], result.x_adv[better]
+                with torch.no_grad():
+                    self.network.compare(self.model(result.x_adv), result.x_adv)
+            for each in session.findings():
+                warn_caller(render([each]))
 
     def _question(self, problem: Problem) -> tuple[Question, int]:
         """Return what to ask the search about, and how many subproblems a batch has."""

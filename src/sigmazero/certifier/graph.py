@@ -189,10 +189,11 @@ class _Reader(torch.fx.Interpreter):
     def _computed(self, target: Any, args: Any, kwargs: Any, softmax: str) -> "Traced":
         """Return the result of a call with values that depend on the input, perhaps after a softmax."""
         name = str(target).removeprefix("aten.").rpartition(".")[0].lstrip("_")
+        called = f"{name} (the operation {target})" if str(target).startswith("aten.") else f"the operation {target}"
         read: Any = getattr(Call, f"_read_{name}", None) or getattr(Call, f"_read_{name.rstrip('_')}", None)
         if read is None or (softmax and read is not Call._read_clone):
             where = f"after {softmax}, " if softmax else ""
-            raise UnknownOperation(f"{where}the operation {target} is not known here; what can be certified: {KNOWN}")
+            raise UnknownOperation(f"{where}{called} is not known here; what can be certified: {KNOWN}")
         plain, named = tree_map_only(Traced, lambda each: each.sample, (args, kwargs))
         found = target(*plain, **named)  # shapes are torch's own
         kept = found.dtype in UNITS
@@ -201,7 +202,7 @@ class _Reader(torch.fx.Interpreter):
         try:
             place = read(Call(self.layers, found), *args, **kwargs)
         except TypeError as error:
-            raise UnknownOperation(f"the operation {target} with these settings is not known here") from error
+            raise UnknownOperation(f"{called} with these settings is not known here") from error
         return Traced(place, found, name if name in SOFTMAX else softmax)
 
 

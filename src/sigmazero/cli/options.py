@@ -39,7 +39,10 @@ UnitName = Annotated[
 ]
 Seed = Annotated[int, about_attack(metavar="N", help="Seed of the attack's random numbers.")]
 UpTo = Annotated[int, about_attack(metavar="N", help="Try to prove robustness against up to N changes.")]
-TimeLimit = Annotated[float | None, about_attack(metavar="SECONDS", help="Stop the proof of one row after this time.")]
+TimeLimit = Annotated[
+    float | None,
+    about_attack(metavar="SECONDS", help="Stop the proof of one row after this time; attacks are not counted."),
+]
 
 SpaceFile = Annotated[
     Path | None,

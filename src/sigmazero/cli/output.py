@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from sigmazero.core.result import Result
     from sigmazero.report.runs import Run
     from sigmazero.report.table import Table
+    from sigmazero.store.store import Store
 
 UNRELIABLE = 3  # exit code: a finding says that the numbers may mean nothing
 ENDINGS = (".npz", ".png", ".pdf", ".svg")  # of result files
@@ -126,6 +128,20 @@ def end(findings: Sequence[Finding], allow: Collection[str] | None) -> None:
         codes = " ".join(f"--allow {code}" for code in sorted({each.code for each in errors}))
         warn(f"These results are unreliable. To accept them: {codes}")
         raise typer.Exit(UNRELIABLE)
+
+
+def stored_runs(store: Store) -> list[Run]:
+    """Return the runs of a store; refuse one with proofs alone, and name the command that adds an attack."""
+    from sigmazero.report.runs import load
+
+    found = load(store)
+    if not found and (proved := sum(len(store.proofs(key)) for key in store.proof_keys())):
+        command = shlex.join(["sigmazero", "attack", "MODEL", "DATA", "--store", str(store.path)])
+        raise ValueError(
+            f"{store.path} holds proofs about {proved} rows, and a table needs an attack on them too: {command} "
+            "(with MODEL, DATA and --rows or --limit as in certify)"
+        )
+    return found
 
 
 @contextmanager

@@ -45,7 +45,7 @@ def plot(
     from sigmazero.core.inputs import hint
     from sigmazero.report.figures import FIGURES
     from sigmazero.report.figures.figure import Request
-    from sigmazero.report.runs import groups, load
+    from sigmazero.report.runs import groups
     from sigmazero.store.store import Store
 
     if figure not in FIGURES:
@@ -55,7 +55,8 @@ def plot(
     output.check_files([path], [store])
     with Store(store) as opened:
         clean = partial(clean_rows, opened, loader=inputs.loader(trust_code, "cpu"))
-        runs = inputs.priced(load(opened)) if cost else load(opened)
+        runs = output.stored_runs(opened)
+        runs = inputs.priced(runs) if cost else runs
         request = Request(groups(runs, mix), opened, clean, values)
         wrote(*chosen.write(request, path))
 

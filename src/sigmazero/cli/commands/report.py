@@ -69,7 +69,7 @@ def report(
       sigmazero report runs/minimum-norm-1000.db -o table.tex --compare paper
     """
     from sigmazero.bench.paper import usual
-    from sigmazero.report import findings, formats, latex, published, runs
+    from sigmazero.report import findings, formats, latex, published
     from sigmazero.report.sentence import sentences
     from sigmazero.report.table import build, kinds
     from sigmazero.store.store import Store
@@ -87,7 +87,7 @@ def report(
         return
     against = None if compare is None else partial(published.compare, usual=usual())
     with Store(store) as opened:
-        chosen = runs.load(opened)
+        chosen = output.stored_runs(opened)
         ks = ks or (published.KS if against else None)
         if form == "page" and out is not None:
             if table is not None or cost:
