@@ -224,7 +224,7 @@ def _ask(place: Placement, at: NDArray[np.int64], points: Tensor) -> Facts:
     images, labels = place.on_device(rows)
     points = points.cpu()
     finite = points.flatten(1).isfinite().all(1)
-    points = torch.where(finite.view(-1, *[1] * (points.ndim - 1)), points, rows.images).to(images)  # fools nobody
+    points = torch.where(finite.view(-1, *[1] * (points.ndim - 1)), points, rows.images).to(images)  # fools no model
     how: dict[str, Any] = {"bounds": allowed.bounds, "space": allowed.space, "unit": place.rules.unit}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*points leave")  # they are counted as refused

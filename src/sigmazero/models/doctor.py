@@ -30,7 +30,7 @@ UNLIKELY = 1e-3  # probability with which chance explains a difference that is r
 TINY = 1e-3  # of the margin: what all features together could move it by, to first order
 BELOW = 0.1  # by which the accuracy may fall short of what is claimed, beyond what chance explains
 RENUMBERED, IMPOSSIBLE = 0.3, 1e-6  # gain in accuracy, and its probability, by which other labels are proved
-FAR = 100  # times as wide as what the rows show: bounds that nobody meant
+FAR = 100  # times as wide as what the rows show: bounds that were hardly meant
 APART = 1000  # times as dear as the cheapest change
 MAX_NAMES = 5  # features that a finding names
 
@@ -353,7 +353,7 @@ def examine_space(space: Space, images: Tensor) -> list[Finding]:
 
 
 def _check_changes(columns: Columns, free: NDArray[np.bool_]) -> Iterator[Finding]:
-    """Find features that are not declared fixed and still cannot change, and changes that nobody can pay."""
+    """Find features that are not declared fixed and still cannot change, and changes that cannot be paid."""
     if stuck := [columns.labels[k] for k in np.flatnonzero((columns.rise | columns.fall).any(0) & ~free)]:
         fix = 'say direction = "none" if that is meant; otherwise widen the ends or correct the direction'
         yield coded("SZ018", f"{len(stuck)} of {len(free)} features cannot change: {_some(stuck)}.", fix, "warning")

@@ -173,7 +173,7 @@ def _checkpoint(path: Path) -> Any:
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             for entry in archive.infolist():
-                if entry.CRC:  # which torch does not compare, and may be told not to write
+                if entry.CRC:  # which torch does not compare, and can be set not to write
                     archive.read(entry)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of formats that torch no longer writes

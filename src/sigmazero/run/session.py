@@ -296,7 +296,7 @@ class Session:
     ) -> Iterator[tuple[Tensor, Part]]:
         """Do `work` on consecutive batches of the rows, but for known ones; try what does not fit again in halves.
 
-        A model with a limit gets batches that this suffices for if a row takes so many `queries`.
+        Where the model has a limit, a batch is small enough for it if each row takes `queries` queries.
         """
         start = 0
         while start < len(rows):

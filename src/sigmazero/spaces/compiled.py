@@ -128,7 +128,7 @@ class LegalValues:
 class CompiledSpace:
     """A space that is more than a box, over flat features.
 
-    shape     of one of the user's inputs; with `channels` above 1 so many channels of a position count once
+    shape     of one of the user's inputs; with `channels` above 1 the channels of a position count once
     layout    groups as sites of several features; None where every feature is a site of its own
     values    which values are legal; `few` are features with at most FINE + 1 of them
     many      numbers with more than two values: those of few, and inner ones

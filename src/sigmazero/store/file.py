@@ -51,7 +51,7 @@ def explained(path: Path) -> Iterator[None]:
 
 def address(path: Path) -> str:
     """Return the address by which SQLite opens a store for reading."""
-    # While reading, SQLite writes files next to a store. If it cannot, it must be told that nothing changes.
+    # While reading, SQLite writes files next to a store. If it cannot, say that nothing changes.
     frozen = not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists()
     return f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if frozen else ''}"
 

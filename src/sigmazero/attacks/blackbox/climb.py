@@ -222,9 +222,9 @@ class Climb(Attack):
 
 
 def listed(d: Domain, most: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return at most so many single changes: one of every site, then a second one, and so on.
+    """Return at most `most` single changes: one of every site, then a second one, and so on.
 
-    They are sites (M,), values (N, C, M), and in which turn each comes (M,). A category has every word, a number at
+    They are sites (M,), values (N, C, M), and the turn of each (M,). A category has every word, a number at
     most MAX_VALUES values.
     """
     every = d.moves()

@@ -117,18 +117,18 @@ class SigmaSwap(SwapSearch):
         return (opening, self._search(searches, problem)) if searches else (opening,)
 
     def _ladder(self, steps: int, problem: Problem, after: int = 0) -> Ladder:
-        """Return a ladder of so many steps; its σ-zero takes one at the clean input, and what the rungs leave."""
+        """Return a ladder; its σ-zero takes one step at the clean input, and those that the choices leave."""
         walker = self._walker(self.first, max(1, steps + after + 1 - Ladder.rungs(problem.domain)))
         return Ladder(walker=walker, steps=steps, after=after, queries=self.limit)
 
     def _walker(self, first: Attack, steps: int) -> Walker:
-        """Return σ-zero with so many steps."""
+        """Return σ-zero with this number of steps."""
         walker = replace(first, steps=steps)
         assert isinstance(walker, Walker)  # as checked when this was made
         return walker
 
     def _search(self, steps: int, problem: Problem | None) -> SwapSearch:
-        """Return a search of so many steps; where points repeat, a longer one."""
+        """Return a search of this number of steps; three times as many where repeated points cost nothing."""
         mine = {f.name: getattr(self, f.name) for f in fields(SwapSearch) if f.name != "name"}
         long = problem is not None and problem.domain.needs_exploring
         kind, times = (LongSearch, STEPS_FACTOR) if long else (SwapSearch, 1)

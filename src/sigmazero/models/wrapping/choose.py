@@ -49,7 +49,7 @@ def wrap(
                LightGBM; a function; a session of ONNX Runtime; a name or a file as `models.load` takes it
     kind       how it is called, where its type does not tell: "numpy", "torch", "jax" or "tensorflow" for a function;
                "onnxruntime" for an .onnx file, which then has no gradients
-    gives      what it answers, where that cannot be told: "scores", "probabilities" or "labels"
+    gives      what it answers, where that is not clear: "scores", "probabilities" or "labels"
     classes    how many classes, or their names in the order of the columns; needed where it answers with labels
     method     of an estimator: "decision_function", "predict_proba" or "predict"
     vjp        for a NumPy function with gradients: vjp(x, slope) is the gradient of the input

@@ -139,7 +139,7 @@ class BoostedModel(SklearnModel):
     """A classifier of boosted trees, or a Booster: asked for margins by its own `predict`."""
 
     methods: ClassVar[dict[str, Gives]] = {MARGIN: "scores", **METHODS}
-    margins: ClassVar[dict[str, bool]]  # what `predict` is told to return them
+    margins: ClassVar[dict[str, bool]]  # the arguments with which `predict` returns them
     _objective: Any
     _predict: Any
     _trees: Any

@@ -167,7 +167,7 @@ def draw_group(group: Group, inputs: Any, count: int) -> Any:
     across = 1 + len(group.runs)
     width, height = IMAGE * across + 0.3, 2.8 * IMAGE * len(rows) + 0.6
     made = style.figure(width, height)
-    made.set_layout_engine("none")  # it is slow with so many axes
+    made.set_layout_engine("none")  # it is slow with many axes
     box = {"left": 0.02, "right": 0.98, "bottom": 0.2 / height, "top": 1 - 0.6 / height}
     grid = made.add_gridspec(2 * len(rows), across, **box, hspace=0.35, wspace=0.07)
     found = [run.perturbed.take(run.places(rows)) for run in group.runs]

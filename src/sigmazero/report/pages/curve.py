@@ -18,7 +18,7 @@ from sigmazero.report.intervals import wilson
 from sigmazero.report.runs import COST, Group, Run, band
 
 WIDTH = 1000  # places across a plot; jumps that share one are drawn as one
-READ = 400  # at most about so many places have numbers under the pointer
+READ = 400  # about the most places that show numbers under the pointer
 INK, GREY = "var(--ink)", "var(--muted)"
 
 
